@@ -1,0 +1,67 @@
+/* Natural compression of every kind: see natural.h for the wire and loops.h for the loops. */
+#include "blocks.h"
+#include "level.h"
+
+#define KERNEL(verb) MC_KERNEL(mc_natural_##verb##_f32)
+#define KERNEL_LOCAL(name) name##_f32
+#define STORED float
+#define SUM float
+#define DRAWN mc_u32
+#define BLOCK 64
+#define HEAD 0
+#define ONE 8
+#define TWO 1
+#define DRAW draw_32
+#define PACK pack_9
+#define UNPACK unpack_9
+#define WIDEN(x, v) ((void)(v), (x))
+#define DECODE unpack_9
+#include "loops.h"
+
+#define KERNEL(verb) MC_KERNEL(mc_natural_##verb##_bf16)
+#define KERNEL_LOCAL(name) name##_bf16
+#define STORED mc_u16
+#define SUM float
+#define DRAWN mc_u32
+#define BLOCK 64
+#define HEAD 0
+#define ONE 8
+#define TWO 1
+#define DRAW draw_32
+#define PACK pack_9
+#define UNPACK unpack_9
+#define WIDEN(x, v) (widen_bf16(x, v), v)
+#define DECODE decode_bf16
+#include "loops.h"
+
+#define KERNEL(verb) MC_KERNEL(mc_natural_##verb##_f16)
+#define KERNEL_LOCAL(name) name##_f16
+#define STORED mc_u16
+#define SUM float
+#define DRAWN mc_u32
+#define BLOCK 64
+#define HEAD 0
+#define ONE 4
+#define TWO 2
+#define DRAW draw_32
+#define PACK pack_6
+#define UNPACK unpack_6
+#define WIDEN(x, v) (widen_f16(x, v), v)
+#define DECODE decode_f16
+#include "loops.h"
+
+#define KERNEL(verb) MC_KERNEL(mc_natural_##verb##_f64)
+#define KERNEL_LOCAL(name) name##_f64
+#define STORED double
+#define SUM double
+#define DRAWN mc_u64
+#define BLOCK 64
+#define HEAD 0
+#define ONE 8
+#define TWO 4
+#define DRAW draw_64
+#define PACK pack_12
+#define UNPACK unpack_12
+#define WIDEN(x, v) ((void)(v), (x))
+#define DECODE unpack_12
+#include "loops.h"

@@ -1,0 +1,144 @@
+"""Kernels by name: the C library at the best level that this processor has, or the NumPy reference.
+
+`kernel("natural_encode_f32")(x, n, wire, key, first, offset, nearest)` takes NumPy arrays where C takes
+pointers, releases the GIL and gives the same bytes at every level. A call costs a few microseconds.
+
+MPICOMP_CPU=v4|v3|v1|reference chooses the level; MPICOMP_NUM_THREADS (1) is how many threads `parallel` uses.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Callable, Sequence
+
+import numpy as np
+
+from . import reference
+
+LIBRARY = Path(__file__).with_name("libmpicomp.so")
+LEVELS = (4, 3, 1)
+LEAST = 1 << 18                     # elements that make a thread worth its start: 1 MB of float32
+
+# The arguments of each kernel, in order. What a name stands for in C is said below.
+ARGUMENTS = {
+    "encode": "x n wire key first offset nearest",
+    "decode": "wire n out",
+    "add": "wire n acc weight",
+    "reduce": "wires p position own n scale wire key first offset nearest",
+    "scale_add": "x n acc weight",
+    "round": "acc n out",
+}
+SCALARS = {
+    "n": ctypes.c_int64, "p": ctypes.c_int32, "position": ctypes.c_int32, "nearest": ctypes.c_int32,
+    "key": ctypes.c_uint64, "first": ctypes.c_uint64, "offset": ctypes.c_uint32,
+}
+STORED = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}      # bytes of x, own and out; acc has 4, or 8 for f64
+
+
+def kernel(name: str, like: Any = None) -> Callable[..., None]:
+    """The kernel `name` for arrays like `like` (NumPy if not given)."""
+    if hasattr(like, "__cuda_array_interface__"):
+        raise TypeError(f"kernel {name!r} takes NumPy arrays, not {type(like).__name__}")
+    return _kernel(name, os.environ.get("MPICOMP_CPU", ""))
+
+
+@cache
+def _kernel(name: str, wanted: str) -> Callable[..., None]:
+    if wanted not in ("", "reference", *(f"v{level}" for level in LEVELS)):
+        raise ValueError(f"MPICOMP_CPU is {wanted!r}; possible: v4, v3, v1, reference")
+    library = None if wanted == "reference" else _library()
+    if library is None:
+        return reference.find(name)
+    best = library.mc_cpu_level()
+    if wanted and int(wanted[1:]) > best:
+        raise ValueError(f"MPICOMP_CPU is {wanted!r}, but this processor goes up to v{best}")
+    for level in [int(wanted[1:])] if wanted else [level for level in LEVELS if level <= best]:
+        function = getattr(library, f"mc_{name}__v{level}", None)
+        if function is not None:
+            return _call(function, name)
+    return reference.find(name)
+
+
+@cache
+def _library() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(str(LIBRARY))
+    except OSError as error:
+        warnings.warn(
+            f"mpicomp runs without its C library ({error}) and is much slower; "
+            "install a C compiler and mpicomp again (in a clone: python setup.py build_ext --inplace)",
+            RuntimeWarning, stacklevel=5)
+        return None
+
+
+def _call(function: Any, name: str) -> Callable[..., None]:
+    """`function` with arrays for pointers, each checked for its item size, length and contiguity."""
+    verb, kind = name.rsplit("_", 1)
+    verb = verb if verb in ARGUMENTS else verb.split("_", 1)[1]
+    names = ARGUMENTS[verb].split()
+    total = 8 if kind == "f64" else 4
+    real = ctypes.c_double if kind == "f64" else ctypes.c_float
+    sizes = {"x": STORED[kind], "own": STORED[kind], "out": STORED[kind], "acc": total, "wire": 1, "wires": 1}
+    function.restype = None
+    function.argtypes = [ctypes.c_void_p if each in sizes else SCALARS.get(each, real) for each in names]
+    arrays = [(i, each, sizes[each]) for i, each in enumerate(names) if each in sizes]
+    length = names.index("n")
+
+    def call(*args: Any) -> None:
+        given, n = list(args), args[length]
+        for i, each, size in arrays:
+            if each == "wires":
+                given[i] = _addresses(args[i])
+            elif args[i] is not None:
+                given[i] = _address(args[i], each, size, n if each != "wire" else 0)
+        function(*given)
+
+    call.__name__ = name
+    return call
+
+
+def _address(array: np.ndarray, name: str, itemsize: int, least: int) -> int:
+    if array.itemsize != itemsize or array.size < least or not array.flags.c_contiguous:
+        raise TypeError(f"{name}: needs a contiguous array of {itemsize}-byte items, {least} or more; "
+                        f"got {array.dtype} {array.shape} with strides {array.strides}")
+    return array.ctypes.data
+
+
+def _addresses(wires: Sequence[np.ndarray]) -> Any:
+    return (ctypes.c_void_p * len(wires))(*(_address(wire, "wires", 1, 0) for wire in wires))
+
+
+def threads() -> int:
+    """How many threads `parallel` may use: MPICOMP_NUM_THREADS, or 1."""
+    return max(1, int(os.environ.get("MPICOMP_NUM_THREADS") or 1))
+
+
+def parallel(part: Callable[[int, int], Any], n: int, grain: int) -> None:
+    """Calls part(lo, hi) on ranges that make up 0..n, cut at multiples of `grain`; in threads if n is large.
+
+    The first exception of a part, in order of the ranges, is raised when all have ended.
+    """
+    workers = min(threads(), n // LEAST)
+    if workers <= 1:
+        part(0, n)
+        return
+    step = -(-n // (workers * grain)) * grain
+    pool = _pool(workers - 1, os.getpid())
+    others = [pool.submit(part, lo, min(lo + step, n)) for lo in range(step, n, step)]
+    try:
+        part(0, step)
+    finally:
+        errors = [other.exception() for other in others]
+    for error in errors:
+        if error is not None:
+            raise error
+
+
+@lru_cache(maxsize=1)
+def _pool(workers: int, pid: int) -> ThreadPoolExecutor:
+    """The pool of process `pid`: a fork has its parent's memory, but none of its threads."""
+    return ThreadPoolExecutor(workers, thread_name_prefix="mpicomp")
