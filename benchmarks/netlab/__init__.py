@@ -1,0 +1,1 @@
+"""A network of hosts on one machine: see README.md and lab.py."""
