@@ -40,6 +40,7 @@ class BuildLibrary(build_ext):
 
     def build_extension(self, ext):
         target = Path(self.get_ext_fullpath(ext.name))
+        target.unlink(missing_ok=True)                  # rather none than an old one
         compiler, extra = find_compiler(), shlex.split(os.environ.get("CFLAGS", ""))
         if os.environ.get("MPICOMP_SANITIZE"):
             extra += ["-g", "-fno-omit-frame-pointer", "-fsanitize=" + os.environ["MPICOMP_SANITIZE"]]

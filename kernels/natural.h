@@ -24,7 +24,8 @@
 /* Sign above c; zero has no sign; NaN (that is, u > inf) is the sign alone. */
 MC_FN mc_u32 mc_natural_sign(mc_u32 negative, mc_u32 c, mc_u32 bit, mc_u32 nan)
 {
-    return nan ? bit : c | (negative && c ? bit : 0);
+    mc_u32 sign = c ? bit * negative : 0;
+    return nan ? bit : c | sign;
 }
 
 MC_FN mc_u32 mc_natural_code_f32(mc_u32 bits, mc_u32 r)

@@ -1,10 +1,11 @@
-/* A block of values, in and out of registers: the random numbers of a block, its conversion to sums, and the packing
- * of its codes. Plain C that compilers vectorise; every loop has a fixed length. */
+/* A block of values, between memory and wire, as the bits of the floats they are summed in. Plain C that compilers
+ * vectorise: every loop has a fixed length and works on local arrays, so that nothing can overlap. */
 #ifndef MC_CPU_BLOCKS_H
 #define MC_CPU_BLOCKS_H
 #include "../half.h"
 #include "../natural.h"
 #include "../rng.h"
+#include "simd.h"
 
 #define EACH(j, count) for (int j = 0; j < (count); j++)
 
@@ -36,111 +37,149 @@ MC_FN void draw_64(mc_u64 *r, int count, mc_u64 key, mc_u64 first, mc_u32 offset
     }
 }
 
-/* Bytes of 0 and 1 to bits and back, eight at a time: the products and masks move byte k to bit k and back. */
-MC_FN mc_u8 bits_of_bytes(const mc_u8 *flag)
-{
-    mc_u64 v;
-    memcpy(&v, flag, 8);
-    return (mc_u8)(v * 0x0102040810204080u >> 56);
-}
-
-MC_FN void bytes_of_bits(mc_u8 bits, mc_u8 *flag)
-{
-    mc_u64 v = (bits * 0x0101010101010101u & 0x8040201008040201u) + 0x7F7F7F7F7F7F7F7Fu;
-    v = v >> 7 & 0x0101010101010101u;
-    memcpy(flag, &v, 8);
-}
-
 /* 9 bits: f32 and bf16 */
-MC_FN void pack_9(const float *x, const mc_u32 *r, mc_u8 *wire)
+MC_FN void pack_9(const mc_u32 *u, const mc_u32 *r, mc_u8 *wire)
 {
-    mc_u8 sign[64];
-    mc_u16 code[64];
-    EACH(j, 64) code[j] = (mc_u16)mc_natural_code_f32(mc_bits_f32(x[j]), r[j]);
-    EACH(j, 64) wire[j] = (mc_u8)code[j];
-    EACH(j, 64) sign[j] = (mc_u8)(code[j] >> 8);
-    EACH(k, 8) wire[64 + k] = bits_of_bytes(sign + 8 * k);
+    mc_u32 code[64];
+    mc_u8 low[64], sign[64];
+    mc_u64 signs;
+    EACH(j, 64) code[j] = mc_natural_code_f32(u[j], r[j]);
+    EACH(j, 64) low[j] = (mc_u8)code[j];
+    EACH(j, 64) sign[j] = (mc_u8)(0 - (code[j] >> 8));
+    signs = bits_of_flags(sign);
+    memcpy(wire, low, 64);
+    memcpy(wire + 64, &signs, 8);
 }
 
-MC_FN void unpack_9(const mc_u8 *wire, float *x)
+MC_FN void unpack_9(const mc_u8 *wire, mc_u32 *u)
 {
-    mc_u8 sign[64];
-    EACH(k, 8) bytes_of_bits(wire[64 + k], sign + 8 * k);
-    EACH(j, 64) x[j] = mc_f32(mc_natural_bits_f32((mc_u32)sign[j] << 8 | wire[j]));
+    mc_u8 low[64], sign[64];
+    mc_u64 signs;
+    memcpy(low, wire, 64);
+    memcpy(&signs, wire + 64, 8);
+    flags_of_bits(signs, sign);
+    EACH(j, 64) u[j] = mc_natural_bits_f32((mc_u32)(sign[j] & 1) << 8 | low[j]);
 }
 
 /* 12 bits: f64 */
-MC_FN void pack_12(const double *x, const mc_u64 *r, mc_u8 *wire)
+MC_FN void pack_12(const mc_u64 *u, const mc_u64 *r, mc_u8 *wire)
 {
     mc_u16 code[64];
-    EACH(j, 64) code[j] = (mc_u16)mc_natural_code_f64(mc_bits_f64(x[j]), r[j]);
-    EACH(j, 64) wire[j] = (mc_u8)code[j];
-    EACH(j, 32) wire[64 + j] = (mc_u8)(code[2 * j] >> 8 | code[2 * j + 1] >> 8 << 4);
+    mc_u8 part[96];
+    EACH(j, 64) code[j] = (mc_u16)mc_natural_code_f64(u[j], r[j]);
+    EACH(j, 64) part[j] = (mc_u8)code[j];
+    EACH(j, 32) part[64 + j] = (mc_u8)(code[2 * j] >> 8 | code[2 * j + 1] >> 8 << 4);
+    memcpy(wire, part, 96);
 }
 
-MC_FN void unpack_12(const mc_u8 *wire, double *x)
+MC_FN void unpack_12(const mc_u8 *wire, mc_u64 *u)
 {
     mc_u16 code[64];
-    EACH(j, 32) code[2 * j] = (mc_u16)(wire[2 * j] | (wire[64 + j] & 15) << 8);
-    EACH(j, 32) code[2 * j + 1] = (mc_u16)(wire[2 * j + 1] | wire[64 + j] >> 4 << 8);
-    EACH(j, 64) x[j] = mc_f64(mc_natural_bits_f64(code[j]));
+    mc_u8 part[96];
+    memcpy(part, wire, 96);
+    EACH(j, 32)
+    {
+        code[2 * j] = (mc_u16)(part[2 * j] | (part[64 + j] & 15) << 8);
+        code[2 * j + 1] = (mc_u16)(part[2 * j + 1] | part[64 + j] >> 4 << 8);
+    }
+    EACH(j, 64) u[j] = mc_natural_bits_f64(code[j]);
 }
 
 /* 6 bits: f16 */
-MC_FN void pack_6(const float *x, const mc_u32 *r, mc_u8 *wire)
+MC_FN void pack_6(const mc_u32 *u, const mc_u32 *r, mc_u8 *wire)
 {
-    mc_u8 code[64];
-    EACH(j, 64) code[j] = (mc_u8)mc_natural_code_f16(mc_bits_f32(x[j]), r[j]);
-    EACH(j, 32) wire[j] = (mc_u8)((code[2 * j] & 15) | (code[2 * j + 1] & 15) << 4);
-    EACH(j, 16)
-    wire[32 + j] = (mc_u8)(code[4 * j] >> 4 | code[4 * j + 1] >> 4 << 2 | code[4 * j + 2] >> 4 << 4
-                           | code[4 * j + 3] >> 4 << 6);
+    mc_u8 code[64], two[32], part[48];
+    EACH(j, 64) code[j] = (mc_u8)mc_natural_code_f16(u[j], r[j]);
+    EACH(j, 32) part[j] = (mc_u8)((code[2 * j] & 15) | code[2 * j + 1] << 4);
+    EACH(j, 32) two[j] = (mc_u8)(code[2 * j] >> 4 | code[2 * j + 1] >> 4 << 2);
+    EACH(j, 16) part[32 + j] = (mc_u8)(two[2 * j] | two[2 * j + 1] << 4);
+    memcpy(wire, part, 48);
 }
 
 MC_FN void codes_6(const mc_u8 *wire, mc_u8 *code)
 {
+    mc_u8 part[48], two[32];
+    memcpy(part, wire, 48);
     EACH(j, 16)
-    EACH(k, 4)
-    code[4 * j + k] = (mc_u8)((wire[2 * j + k / 2] >> (4 * (k % 2)) & 15) | (wire[32 + j] >> (2 * k) & 3) << 4);
+    {
+        two[2 * j] = part[32 + j] & 15;
+        two[2 * j + 1] = part[32 + j] >> 4;
+    }
+    EACH(j, 32)
+    {
+        code[2 * j] = (mc_u8)((part[j] & 15) | (two[j] & 3) << 4);
+        code[2 * j + 1] = (mc_u8)(part[j] >> 4 | two[j] >> 2 << 4);
+    }
 }
 
-MC_FN void unpack_6(const mc_u8 *wire, float *x)
+MC_FN void unpack_6(const mc_u8 *wire, mc_u32 *u)
 {
     mc_u8 code[64];
     codes_6(wire, code);
-    EACH(j, 64) x[j] = mc_f32(mc_natural_wide_f16(code[j]));
+    EACH(j, 64) u[j] = mc_natural_wide_f16(code[j]);
 }
 
 /* 8 bits in a window: natural8, 512 values */
-MC_FN void pack_8(const float *x, const mc_u32 *r, mc_u8 *wire)
+MC_FN void pack_8(const mc_u32 *u, const mc_u32 *r, mc_u8 *wire)
 {
+    mc_u8 code[512];
     mc_u32 base = 0, s;
     EACH(j, 512)
     {
-        mc_u32 top = mc_natural8_top(mc_bits_f32(x[j]));
+        mc_u32 top = mc_natural8_top(u[j]);
         base = top > base ? top : base;
     }
     s = mc_natural8_floor(base);
+    EACH(j, 512) code[j] = (mc_u8)mc_natural8_code(u[j], r[j], s);
     wire[0] = (mc_u8)base;
-    EACH(j, 512) wire[1 + j] = (mc_u8)mc_natural8_code(mc_bits_f32(x[j]), r[j], s);
+    memcpy(wire + 1, code, 512);
 }
 
-MC_FN void unpack_8(const mc_u8 *wire, float *x)
+MC_FN void unpack_8(const mc_u8 *wire, mc_u32 *u)
 {
     mc_u32 s = mc_natural8_floor(wire[0]);
-    EACH(j, 512) x[j] = mc_f32(mc_natural8_bits(wire[1 + j], s));
+    mc_u8 code[512];
+    memcpy(code, wire + 1, 512);
+    EACH(j, 512) u[j] = mc_natural8_bits(code[j], s);
 }
 
-/* Values as they are stored, to and from the type they are summed in. Narrowing here is for decoded values, which
- * need no rounding. */
-MC_FN void widen_bf16(const mc_u16 *x, float *v) { EACH(j, 64) v[j] = mc_f32_of_bf16(x[j]); }
-MC_FN void widen_f16(const mc_u16 *x, float *v) { EACH(j, 64) v[j] = mc_f32_of_f16(x[j]); }
+/* Stored values as the bits of sums, and decoded ones as stored: the latter need no rounding. */
+MC_FN void load_bf16(const mc_u16 *x, mc_u32 *u)
+{
+    EACH(j, 64) u[j] = (mc_u32)x[j] << 16;
+}
+
+MC_FN void load_f16(const mc_u16 *x, mc_u32 *u)
+{
+    EACH(j, 64) u[j] = mc_bits_f32(mc_f32_of_f16(x[j]));
+}
+
+MC_FN void decode_f32(const mc_u8 *wire, float *x)
+{
+    mc_u32 u[64];
+    unpack_9(wire, u);
+    memcpy(x, u, sizeof u);
+}
+
+MC_FN void decode_f64(const mc_u8 *wire, double *x)
+{
+    mc_u64 u[64];
+    unpack_12(wire, u);
+    memcpy(x, u, sizeof u);
+}
+
+MC_FN void decode_8(const mc_u8 *wire, float *x)
+{
+    mc_u32 u[512];
+    unpack_8(wire, u);
+    memcpy(x, u, sizeof u);
+}
 
 MC_FN void decode_bf16(const mc_u8 *wire, mc_u16 *x)
 {
-    float v[64];
-    unpack_9(wire, v);
-    EACH(j, 64) x[j] = (mc_u16)(mc_bits_f32(v[j]) >> 16);
+    mc_u32 u[64];
+    unpack_9(wire, u);
+    EACH(j, 64) x[j] = (mc_u16)(u[j] >> 16);
 }
 
 MC_FN void decode_f16(const mc_u8 *wire, mc_u16 *x)

@@ -1,10 +1,10 @@
 /* The four loops of one codec and kind: encode, decode, add, reduce. Read once for each, after these definitions:
  *
  *   KERNEL(verb)             the kernel's name
- *   STORED, SUM, DRAWN       types of a stored value, of a sum, of a random number
+ *   STORED, SUM, WORD        types of a stored value, of a sum, of a sum's bits and random numbers
  *   BLOCK, HEAD, ONE, TWO    values a block; its wire: HEAD bytes, then ONE bits a value, then TWO bits a value
- *   DRAW, PACK, UNPACK       random numbers of a block; SUMs to wire; wire to SUMs
- *   WIDEN(x, v), DECODE      a pointer to a block of STORED as SUMs (v is room for them); wire to STORED
+ *   DRAW, LOAD, DECODE       random numbers of a block; STORED to WORDs; wire to STORED
+ *   PACK, UNPACK             WORDs to wire; wire to WORDs
  *
  * A last, short block is copied into a full one with zeros behind it, so there is one way through the arithmetic. */
 
@@ -25,90 +25,94 @@ static void KERNEL_LOCAL(lengthen)(const mc_u8 *wire, int m, mc_u8 *full)
     memcpy(full + HEAD + BLOCK * ONE / 8, wire + HEAD + PART(m, ONE), PART(m, TWO));
 }
 
+/* LOAD, UNPACK and PACK of a block of which m values are there; the others are 0. */
+MC_FN void KERNEL_LOCAL(load_some)(const STORED *x, mc_i64 m, WORD *u)
+{
+    STORED last[BLOCK] = {0};
+    if (m < BLOCK)
+        x = memcpy(last, x, (size_t)m * sizeof *x);
+    LOAD(x, u);
+}
+
+MC_FN void KERNEL_LOCAL(unpack_some)(const mc_u8 *wire, mc_i64 m, WORD *u)
+{
+    mc_u8 full[FULL];
+    if (m < BLOCK) {
+        KERNEL_LOCAL(lengthen)(wire, (int)m, full);
+        wire = full;
+    }
+    UNPACK(wire, u);
+}
+
+MC_FN void KERNEL_LOCAL(pack_some)(const WORD *u, const WORD *r, mc_i64 m, mc_u8 *wire)
+{
+    if (m >= BLOCK) {
+        PACK(u, r, wire);
+    } else {
+        mc_u8 full[FULL];
+        PACK(u, r, full);
+        KERNEL_LOCAL(shorten)(full, (int)m, wire);
+    }
+}
+
 KERNEL(encode)(const STORED *x, mc_i64 n, mc_u8 *wire, mc_u64 key, mc_u64 first, mc_u32 offset, mc_i32 nearest)
 {
-    SUM room[BLOCK];
-    DRAWN r[BLOCK];
-    STORED last[BLOCK] = {0};
-    mc_u8 full[FULL];
-    for (; n >= BLOCK; n -= BLOCK, x += BLOCK, first += BLOCK, wire += FULL) {
+    for (; n > 0; n -= BLOCK, x += BLOCK, first += BLOCK, wire += FULL) {
+        WORD u[BLOCK], r[BLOCK];
         DRAW(r, BLOCK, key, first, offset, nearest);
-        PACK(WIDEN(x, room), r, wire);
+        KERNEL_LOCAL(load_some)(x, n, u);
+        KERNEL_LOCAL(pack_some)(u, r, n, wire);
     }
-    if (n <= 0)
-        return;
-    memcpy(last, x, (size_t)n * sizeof *x);
-    DRAW(r, BLOCK, key, first, offset, nearest);
-    PACK(WIDEN(last, room), r, full);
-    KERNEL_LOCAL(shorten)(full, (int)n, wire);
 }
 
 KERNEL(decode)(const mc_u8 *wire, mc_i64 n, STORED *out)
 {
-    STORED last[BLOCK];
-    mc_u8 full[FULL];
     for (; n >= BLOCK; n -= BLOCK, out += BLOCK, wire += FULL)
         DECODE(wire, out);
-    if (n <= 0)
-        return;
-    KERNEL_LOCAL(lengthen)(wire, (int)n, full);
-    DECODE(full, last);
-    memcpy(out, last, (size_t)n * sizeof *out);
+    if (n > 0) {
+        STORED last[BLOCK];
+        mc_u8 full[FULL];
+        KERNEL_LOCAL(lengthen)(wire, (int)n, full);
+        DECODE(full, last);
+        memcpy(out, last, (size_t)n * sizeof *out);
+    }
 }
 
 KERNEL(add)(const mc_u8 *wire, mc_i64 n, SUM *acc, SUM weight)
 {
-    SUM v[BLOCK];
-    mc_u8 full[FULL];
-    for (; n >= BLOCK; n -= BLOCK, acc += BLOCK, wire += FULL) {
-        UNPACK(wire, v);
-        EACH(j, BLOCK) acc[j] += weight * v[j];
+    for (; n > 0; n -= BLOCK, acc += BLOCK, wire += FULL) {
+        SUM v[BLOCK];
+        WORD u[BLOCK];
+        KERNEL_LOCAL(unpack_some)(wire, n, u);
+        memcpy(v, u, sizeof u);
+        if (n >= BLOCK)
+            EACH(j, BLOCK) acc[j] += weight * v[j];
+        else
+            EACH(j, (int)n) acc[j] += weight * v[j];
     }
-    if (n <= 0)
-        return;
-    KERNEL_LOCAL(lengthen)(wire, (int)n, full);
-    UNPACK(full, v);
-    EACH(j, (int)n) acc[j] += weight * v[j];
-}
-
-/* One more term of a block's sum; the first is taken as it is. */
-MC_FN void KERNEL_LOCAL(term)(SUM *sum, const SUM *v, int count)
-{
-    if (count == 0)
-        memcpy(sum, v, BLOCK * sizeof *v);
-    else
-        EACH(j, BLOCK) sum[j] += v[j];
 }
 
 KERNEL(reduce)(const mc_u8 *const *wires, mc_i32 p, mc_i32 position, const STORED *own, mc_i64 n, SUM scale,
                mc_u8 *out, mc_u64 key, mc_u64 first, mc_u32 offset, mc_i32 nearest)
 {
-    for (mc_i64 at = 0, skip = 0; at < n; at += BLOCK, skip += FULL) {
-        int m = n - at < BLOCK ? (int)(n - at) : BLOCK, count = 0;
-        SUM v[BLOCK], sum[BLOCK] = {0};
-        DRAWN r[BLOCK];
-        STORED last[BLOCK] = {0};
-        mc_u8 full[FULL];
-        for (mc_i32 k = 0; k <= p; k++) {
-            if (k == position && own) {
-                const STORED *x = own + at;
-                if (m < BLOCK)
-                    x = memcpy(last, x, (size_t)m * sizeof *x);
-                KERNEL_LOCAL(term)(sum, WIDEN(x, v), count++);
-            }
-            if (k < p) {
-                const mc_u8 *wire = wires[k] + skip;
-                if (m < BLOCK)
-                    KERNEL_LOCAL(lengthen)(wire, m, full);
-                UNPACK(m < BLOCK ? full : wire, v);
-                KERNEL_LOCAL(term)(sum, v, count++);
-            }
+    mc_i32 terms = p + (own != NULL);
+    for (mc_i64 at = 0, skip = 0; at < n && terms > 0; at += BLOCK, skip += FULL) {
+        SUM sum[BLOCK], v[BLOCK];
+        WORD u[BLOCK], r[BLOCK];
+        for (mc_i32 t = 0; t < terms; t++) {
+            if (own && t == position)
+                KERNEL_LOCAL(load_some)(own + at, n - at, u);
+            else
+                KERNEL_LOCAL(unpack_some)(wires[t - (own && t > position)] + skip, n - at, u);
+            memcpy(t == 0 ? sum : v, u, sizeof u);
+            if (t == 0)
+                continue;
+            EACH(j, BLOCK) sum[j] += v[j];
         }
         EACH(j, BLOCK) sum[j] *= scale;
+        memcpy(u, sum, sizeof u);
         DRAW(r, BLOCK, key, first + (mc_u64)at, offset, nearest);
-        PACK(sum, r, m < BLOCK ? full : out + skip);
-        if (m < BLOCK)
-            KERNEL_LOCAL(shorten)(full, m, out + skip);
+        KERNEL_LOCAL(pack_some)(u, r, n - at, out + skip);
     }
 }
 
@@ -118,7 +122,7 @@ KERNEL(reduce)(const mc_u8 *const *wires, mc_i32 p, mc_i32 position, const STORE
 #undef KERNEL_LOCAL
 #undef STORED
 #undef SUM
-#undef DRAWN
+#undef WORD
 #undef BLOCK
 #undef HEAD
 #undef ONE
@@ -126,5 +130,5 @@ KERNEL(reduce)(const mc_u8 *const *wires, mc_i32 p, mc_i32 position, const STORE
 #undef DRAW
 #undef PACK
 #undef UNPACK
-#undef WIDEN
+#undef LOAD
 #undef DECODE

@@ -6,7 +6,7 @@
 #define KERNEL_LOCAL(name) name##_f32
 #define STORED float
 #define SUM float
-#define DRAWN mc_u32
+#define WORD mc_u32
 #define BLOCK 64
 #define HEAD 0
 #define ONE 8
@@ -14,15 +14,15 @@
 #define DRAW draw_32
 #define PACK pack_9
 #define UNPACK unpack_9
-#define WIDEN(x, v) ((void)(v), (x))
-#define DECODE unpack_9
+#define LOAD(x, u) memcpy(u, x, BLOCK * sizeof *u)
+#define DECODE decode_f32
 #include "loops.h"
 
 #define KERNEL(verb) MC_KERNEL(mc_natural_##verb##_bf16)
 #define KERNEL_LOCAL(name) name##_bf16
 #define STORED mc_u16
 #define SUM float
-#define DRAWN mc_u32
+#define WORD mc_u32
 #define BLOCK 64
 #define HEAD 0
 #define ONE 8
@@ -30,7 +30,7 @@
 #define DRAW draw_32
 #define PACK pack_9
 #define UNPACK unpack_9
-#define WIDEN(x, v) (widen_bf16(x, v), v)
+#define LOAD load_bf16
 #define DECODE decode_bf16
 #include "loops.h"
 
@@ -38,7 +38,7 @@
 #define KERNEL_LOCAL(name) name##_f16
 #define STORED mc_u16
 #define SUM float
-#define DRAWN mc_u32
+#define WORD mc_u32
 #define BLOCK 64
 #define HEAD 0
 #define ONE 4
@@ -46,7 +46,7 @@
 #define DRAW draw_32
 #define PACK pack_6
 #define UNPACK unpack_6
-#define WIDEN(x, v) (widen_f16(x, v), v)
+#define LOAD load_f16
 #define DECODE decode_f16
 #include "loops.h"
 
@@ -54,7 +54,7 @@
 #define KERNEL_LOCAL(name) name##_f64
 #define STORED double
 #define SUM double
-#define DRAWN mc_u64
+#define WORD mc_u64
 #define BLOCK 64
 #define HEAD 0
 #define ONE 8
@@ -62,6 +62,6 @@
 #define DRAW draw_64
 #define PACK pack_12
 #define UNPACK unpack_12
-#define WIDEN(x, v) ((void)(v), (x))
-#define DECODE unpack_12
+#define LOAD(x, u) memcpy(u, x, BLOCK * sizeof *u)
+#define DECODE decode_f64
 #include "loops.h"

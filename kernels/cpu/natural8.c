@@ -6,7 +6,7 @@
 #define KERNEL_LOCAL(name) name##_natural8
 #define STORED float
 #define SUM float
-#define DRAWN mc_u32
+#define WORD mc_u32
 #define BLOCK 512
 #define HEAD 1
 #define ONE 8
@@ -14,6 +14,6 @@
 #define DRAW draw_32
 #define PACK pack_8
 #define UNPACK unpack_8
-#define WIDEN(x, v) ((void)(v), (x))
-#define DECODE unpack_8
+#define LOAD(x, u) memcpy(u, x, BLOCK * sizeof *u)
+#define DECODE decode_8
 #include "loops.h"
