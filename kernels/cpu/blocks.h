@@ -37,28 +37,36 @@ MC_FN void draw_64(mc_u64 *r, int count, mc_u64 key, mc_u64 first, mc_u32 offset
     }
 }
 
-/* 9 bits: f32 and bf16 */
+/* 9 bits: f32 and bf16. Infinities, NaN and the top exponent are rare: they go the long way, a whole block. */
 MC_FN void pack_9(const mc_u32 *u, const mc_u32 *r, mc_u8 *wire)
 {
-    mc_u32 code[64];
-    mc_u8 low[64], sign[64];
-    mc_u64 signs;
-    EACH(j, 64) code[j] = mc_natural_code_f32(u[j], r[j]);
-    EACH(j, 64) low[j] = (mc_u8)code[j];
-    EACH(j, 64) sign[j] = (mc_u8)(0 - (code[j] >> 8));
-    signs = bits_of_flags(sign);
+    mc_u32 t[64];
+    mc_u8 low[64];
+    mc_u64 sign;
+    EACH(j, 64) t[j] = ((u[j] & 0x7FFFFFFF) + (r[j] >> 9)) >> 23;
+    bytes_of_words(t, low);
+    sign = top_bits(u) & ~bytes_equal(low, 0);
+    if (bytes_equal(low, 255)) {
+        EACH(j, 64) t[j] = mc_natural_code_f32(u[j], r[j]);
+        EACH(j, 64) low[j] = (mc_u8)t[j];
+        EACH(j, 64) t[j] <<= 23;
+        sign = top_bits(t);
+    }
     memcpy(wire, low, 64);
-    memcpy(wire + 64, &signs, 8);
+    memcpy(wire + 64, &sign, 8);
 }
 
 MC_FN void unpack_9(const mc_u8 *wire, mc_u32 *u)
 {
-    mc_u8 low[64], sign[64];
-    mc_u64 signs;
+    mc_u8 low[64];
+    mc_u32 top[64];
+    mc_u64 sign;
     memcpy(low, wire, 64);
-    memcpy(&signs, wire + 64, 8);
-    flags_of_bits(signs, sign);
-    EACH(j, 64) u[j] = mc_natural_bits_f32((mc_u32)(sign[j] & 1) << 8 | low[j]);
+    memcpy(&sign, wire + 64, 8);
+    tops_of_bits(sign, top);
+    EACH(j, 64) u[j] = (mc_u32)low[j] << 23 | top[j];
+    if (sign & bytes_equal(low, 0))
+        EACH(j, 64) u[j] = mc_natural_bits_f32(u[j] >> 23);
 }
 
 /* 12 bits: f64 */
@@ -119,18 +127,33 @@ MC_FN void unpack_6(const mc_u8 *wire, mc_u32 *u)
     EACH(j, 64) u[j] = mc_natural_wide_f16(code[j]);
 }
 
-/* 8 bits in a window: natural8, 512 values */
+/* 8 bits in a window: natural8, 512 values. The short way is for blocks without infinities, NaN, the top exponent
+ * or values below the lowest level (but zeros): that is, for nearly all. */
 MC_FN void pack_8(const mc_u32 *u, const mc_u32 *r, mc_u8 *wire)
 {
+    mc_i32 most = 0, least = 0x7FFFFFFF, nan = 0;
+    mc_u32 base, s, t[512];
     mc_u8 code[512];
-    mc_u32 base = 0, s;
     EACH(j, 512)
     {
-        mc_u32 top = mc_natural8_top(u[j]);
-        base = top > base ? top : base;
+        mc_i32 v = (mc_i32)(u[j] & 0x7FFFFFFF), w = (mc_i32)((mc_u32)(v - 1) & 0x7FFFFFFF);
+        mc_i32 number = v > (mc_i32)MC_INF ? 0 : v;
+        nan |= v - number;
+        most = number > most ? number : most;
+        least = w < least ? w : least;
     }
+    base = mc_natural8_top((mc_u32)most);
     s = mc_natural8_floor(base);
-    EACH(j, 512) code[j] = (mc_u8)mc_natural8_code(u[j], r[j], s);
+    if (base < 254 && !nan && (s == 0 || (mc_u32)least + 1 >= (s + 1) << 23)) {
+        EACH(j, 512)
+        {
+            mc_i32 c = (mc_i32)(((u[j] & 0x7FFFFFFF) + (r[j] >> 9)) >> 23) - (mc_i32)s;
+            t[j] = c > 0 ? (mc_u32)c | (u[j] >> 24 & 128) : 0;
+        }
+        EACH(k, 8) bytes_of_words(t + 64 * k, code + 64 * k);
+    } else {
+        EACH(j, 512) code[j] = (mc_u8)mc_natural8_code(u[j], r[j], s);
+    }
     wire[0] = (mc_u8)base;
     memcpy(wire + 1, code, 512);
 }

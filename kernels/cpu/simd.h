@@ -1,4 +1,5 @@
-/* The few steps that compilers do not find: 64 flags (bytes of 0 or 255) to 64 bits and back. */
+/* The few steps on 64 values that compilers do not find: integers to bytes, signs to bits and back, equal bytes to
+ * bits. Bit j of a 64-bit word stands for value j. */
 #ifndef MC_CPU_SIMD_H
 #define MC_CPU_SIMD_H
 #include "../mc.h"
@@ -6,56 +7,120 @@
 #if defined(__AVX512BW__)
 #include <immintrin.h>
 
-MC_FN mc_u64 bits_of_flags(const mc_u8 *flag) { return _mm512_movepi8_mask(_mm512_loadu_si512(flag)); }
+/* min(v, 255) as bytes. The packs work in lanes of 128 bits, so the words come out of order. */
+MC_FN void bytes_of_words(const mc_u32 *v, mc_u8 *out)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i low = _mm512_packus_epi32(_mm512_loadu_si512(v), _mm512_loadu_si512(v + 16));
+    __m512i high = _mm512_packus_epi32(_mm512_loadu_si512(v + 32), _mm512_loadu_si512(v + 48));
+    _mm512_storeu_si512(out, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
+}
 
-MC_FN void flags_of_bits(mc_u64 bits, mc_u8 *flag) { _mm512_storeu_si512(flag, _mm512_movm_epi8(bits)); }
+MC_FN mc_u64 top_bits(const mc_u32 *v)
+{
+    __mmask32 low = _mm512_kunpackw(_mm512_movepi32_mask(_mm512_loadu_si512(v + 16)),
+                                    _mm512_movepi32_mask(_mm512_loadu_si512(v)));
+    __mmask32 high = _mm512_kunpackw(_mm512_movepi32_mask(_mm512_loadu_si512(v + 48)),
+                                     _mm512_movepi32_mask(_mm512_loadu_si512(v + 32)));
+    return _mm512_kunpackd(high, low);
+}
+
+MC_FN mc_u64 bytes_equal(const mc_u8 *bytes, mc_u8 value)
+{
+    return _mm512_cmpeq_epi8_mask(_mm512_loadu_si512(bytes), _mm512_set1_epi8((char)value));
+}
+
+/* 2^31 where the bit is set, else 0. */
+MC_FN void tops_of_bits(mc_u64 bits, mc_u32 *v)
+{
+    const __m512i top = _mm512_set1_epi32((mc_i32)0x80000000u);
+    for (int k = 0; k < 4; k++)
+        _mm512_storeu_si512(v + 16 * k, _mm512_maskz_mov_epi32((__mmask16)(bits >> (16 * k)), top));
+}
 
 #elif defined(__AVX2__)
 #include <immintrin.h>
 
-MC_FN mc_u64 bits_of_flags(const mc_u8 *flag)
+MC_FN __m256i load_256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+
+MC_FN void bytes_of_words(const mc_u32 *v, mc_u8 *out)
 {
-    mc_u32 low = (mc_u32)_mm256_movemask_epi8(_mm256_loadu_si256((const __m256i *)flag));
-    mc_u32 high = (mc_u32)_mm256_movemask_epi8(_mm256_loadu_si256((const __m256i *)(flag + 32)));
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    for (int k = 0; k < 64; k += 32) {
+        __m256i low = _mm256_packus_epi32(load_256(v + k), load_256(v + k + 8));
+        __m256i high = _mm256_packus_epi32(load_256(v + k + 16), load_256(v + k + 24));
+        __m256i all = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
+        _mm256_storeu_si256((__m256i *)(out + k), all);
+    }
+}
+
+MC_FN mc_u64 top_bits(const mc_u32 *v)
+{
+    mc_u64 bits = 0;
+    for (int k = 0; k < 8; k++)
+        bits |= (mc_u64)_mm256_movemask_ps(_mm256_castsi256_ps(load_256(v + 8 * k))) << (8 * k);
+    return bits;
+}
+
+MC_FN mc_u64 bytes_equal(const mc_u8 *bytes, mc_u8 value)
+{
+    __m256i v = _mm256_set1_epi8((char)value);
+    mc_u32 low = (mc_u32)_mm256_movemask_epi8(_mm256_cmpeq_epi8(load_256(bytes), v));
+    mc_u32 high = (mc_u32)_mm256_movemask_epi8(_mm256_cmpeq_epi8(load_256(bytes + 32), v));
     return (mc_u64)high << 32 | low;
 }
 
-MC_FN __m256i flags_of_32(mc_u32 bits)
+MC_FN void tops_of_bits(mc_u64 bits, mc_u32 *v)
 {
-    const __m256i byte = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-    const __m256i bit = _mm256_set1_epi64x((mc_i64)0x8040201008040201u);
-    __m256i v = _mm256_shuffle_epi8(_mm256_set1_epi32((mc_i32)bits), byte);
-    return _mm256_cmpeq_epi8(_mm256_and_si256(v, bit), bit);
-}
-
-MC_FN void flags_of_bits(mc_u64 bits, mc_u8 *flag)
-{
-    _mm256_storeu_si256((__m256i *)flag, flags_of_32((mc_u32)bits));
-    _mm256_storeu_si256((__m256i *)(flag + 32), flags_of_32((mc_u32)(bits >> 32)));
+    const __m256i up = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
+    const __m256i top = _mm256_set1_epi32((mc_i32)0x80000000u);
+    for (int k = 0; k < 8; k++) {
+        __m256i all = _mm256_sllv_epi32(_mm256_set1_epi32((mc_i32)(bits >> (8 * k) & 255)), up);
+        _mm256_storeu_si256((__m256i *)(v + 8 * k), _mm256_and_si256(all, top));
+    }
 }
 
 #else
 
-/* Eight at a time: the product gathers the lowest bits of eight bytes in the top byte. */
-MC_FN mc_u64 bits_of_flags(const mc_u8 *flag)
+MC_FN void bytes_of_words(const mc_u32 *v, mc_u8 *out)
+{
+    for (int j = 0; j < 64; j++)
+        out[j] = (mc_u8)(v[j] > 255 ? 255 : v[j]);
+}
+
+/* Bits from bytes of 0 and 1, eight at a time: the product gathers them in the top byte. */
+MC_FN mc_u64 bits_of_bytes(const mc_u8 *flag)
 {
     mc_u64 bits = 0;
     for (int k = 0; k < 8; k++) {
         mc_u64 v;
         memcpy(&v, flag + 8 * k, 8);
-        bits |= ((v & 0x0101010101010101u) * 0x0102040810204080u >> 56) << (8 * k);
+        bits |= (v * 0x0102040810204080u >> 56) << (8 * k);
     }
     return bits;
 }
 
-/* Byte j keeps bit j only; the sum carries it, if set, into the byte's top, and the product spreads it. */
-MC_FN void flags_of_bits(mc_u64 bits, mc_u8 *flag)
+MC_FN mc_u64 top_bits(const mc_u32 *v)
 {
-    for (int k = 0; k < 8; k++) {
-        mc_u64 v = ((bits >> (8 * k) & 255) * 0x0101010101010101u & 0x8040201008040201u) + 0x7F7F7F7F7F7F7F7Fu;
-        v = (v >> 7 & 0x0101010101010101u) * 255;
-        memcpy(flag + 8 * k, &v, 8);
-    }
+    mc_u8 flag[64];
+    for (int j = 0; j < 64; j++)
+        flag[j] = (mc_u8)(v[j] >> 31);
+    return bits_of_bytes(flag);
+}
+
+MC_FN mc_u64 bytes_equal(const mc_u8 *bytes, mc_u8 value)
+{
+    mc_u8 flag[64];
+    for (int j = 0; j < 64; j++)
+        flag[j] = bytes[j] == value;
+    return bits_of_bytes(flag);
+}
+
+MC_FN void tops_of_bits(mc_u64 bits, mc_u32 *v)
+{
+    for (int k = 0; k < 8; k++, bits >>= 8)
+        for (int j = 0; j < 8; j++)
+            v[8 * k + j] = ((mc_u32)bits & 1u << j) << (31 - j);
 }
 
 #endif
