@@ -2,8 +2,8 @@
 
     python benchmarks/kernels.py [--mb 64] [--runs 15] [--level v4] [--kind f32]
 
-A ratio above 1 is faster than memcpy from one touched array of --mb megabytes to another. Runs are interleaved, the
-medians are compared.
+A ratio above 1 is faster than memcpy of --mb megabytes between touched arrays. Runs are interleaved and their
+medians are compared. The clock is the thread's own, so that other work on the machine counts less.
 """
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def jobs(kind: str, nbytes: int) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mb", type=float, default=64)
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--level", default="")

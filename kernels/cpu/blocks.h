@@ -9,40 +9,41 @@
 
 #define EACH(j, count) for (int j = 0; j < (count); j++)
 
-/* Random numbers of `count` elements (a multiple of 64) from element `first` (likewise). */
-MC_FN void draw_32(mc_u32 *r, int count, mc_u64 key, mc_u64 first, mc_u32 offset, mc_i32 nearest)
+/* Where random numbers come from: element `first` (a multiple of 64) of the stream `key`, or no chance at all. */
+typedef struct {
+    mc_u64 key, first;
+    mc_u32 offset;
+    mc_i32 nearest;
+} draws_t;
+
+MC_FN void draw_32(mc_u32 *r, draws_t from)
 {
-    if (nearest) {
-        EACH(j, count) r[j] = MC_HALF;
-        return;
-    }
-    for (int i = 0; i < count; i += MC_GROUP) {
-        mc_group_t g = mc_group(key, (first + (mc_u64)i) / MC_GROUP);
-        EACH(j, MC_GROUP) r[i + j] = mc_draw(g, (mc_u32)j) + offset;
-    }
+    mc_group_t g = mc_group(from.key, from.first / MC_GROUP);
+    if (from.nearest)
+        EACH(j, 64) r[j] = MC_HALF;
+    else
+        EACH(j, 64) r[j] = mc_draw(g, (mc_u32)j) + from.offset;
 }
 
-MC_FN void draw_64(mc_u64 *r, int count, mc_u64 key, mc_u64 first, mc_u32 offset, mc_i32 nearest)
+MC_FN void draw_64(mc_u64 *r, draws_t from)
 {
-    if (nearest) {
-        EACH(j, count) r[j] = MC_HALF64;
-        return;
-    }
-    for (int i = 0; i < count; i += MC_GROUP) {
-        mc_group_t g = mc_group(key, (first + (mc_u64)i) / MC_GROUP), more = mc_group_more(g);
-        mc_u32 high[MC_GROUP], low[MC_GROUP];
-        EACH(j, MC_GROUP) high[j] = mc_draw(g, (mc_u32)j) + offset;
-        EACH(j, MC_GROUP) low[j] = mc_draw(more, (mc_u32)j);
-        EACH(j, MC_GROUP) r[i + j] = (mc_u64)high[j] << 32 | low[j];
-    }
+    mc_group_t g = mc_group(from.key, from.first / MC_GROUP), more = mc_group_more(g);
+    mc_u32 high[64], low[64];
+    EACH(j, 64) high[j] = mc_draw(g, (mc_u32)j) + from.offset;
+    EACH(j, 64) low[j] = mc_draw(more, (mc_u32)j);
+    if (from.nearest)
+        EACH(j, 64) r[j] = MC_HALF64;
+    else
+        EACH(j, 64) r[j] = (mc_u64)high[j] << 32 | low[j];
 }
 
 /* 9 bits: f32 and bf16. Infinities, NaN and the top exponent are rare: they go the long way, a whole block. */
-MC_FN void pack_9(const mc_u32 *u, const mc_u32 *r, mc_u8 *wire)
+MC_FN void pack_9(const mc_any32 *u, draws_t from, mc_u8 *wire)
 {
-    mc_u32 t[64];
+    mc_u32 t[64], r[64];
     mc_u8 low[64];
     mc_u64 sign;
+    draw_32(r, from);
     EACH(j, 64) t[j] = ((u[j] & 0x7FFFFFFF) + (r[j] >> 9)) >> 23;
     bytes_of_words(t, low);
     sign = top_bits(u) & ~bytes_equal(low, 0);
@@ -56,31 +57,29 @@ MC_FN void pack_9(const mc_u32 *u, const mc_u32 *r, mc_u8 *wire)
     memcpy(wire + 64, &sign, 8);
 }
 
-MC_FN void unpack_9(const mc_u8 *wire, mc_u32 *u)
+MC_FN void unpack_9(const mc_u8 *wire, mc_any32 *u)
 {
-    mc_u8 low[64];
-    mc_u32 top[64];
     mc_u64 sign;
-    memcpy(low, wire, 64);
     memcpy(&sign, wire + 64, 8);
-    tops_of_bits(sign, top);
-    EACH(j, 64) u[j] = (mc_u32)low[j] << 23 | top[j];
-    if (sign & bytes_equal(low, 0))
+    floats_of(wire, sign, u);
+    if (sign & bytes_equal(wire, 0))
         EACH(j, 64) u[j] = mc_natural_bits_f32(u[j] >> 23);
 }
 
 /* 12 bits: f64 */
-MC_FN void pack_12(const mc_u64 *u, const mc_u64 *r, mc_u8 *wire)
+MC_FN void pack_12(const mc_any64 *u, draws_t from, mc_u8 *wire)
 {
+    mc_u64 r[64];
     mc_u16 code[64];
     mc_u8 part[96];
+    draw_64(r, from);
     EACH(j, 64) code[j] = (mc_u16)mc_natural_code_f64(u[j], r[j]);
     EACH(j, 64) part[j] = (mc_u8)code[j];
     EACH(j, 32) part[64 + j] = (mc_u8)(code[2 * j] >> 8 | code[2 * j + 1] >> 8 << 4);
     memcpy(wire, part, 96);
 }
 
-MC_FN void unpack_12(const mc_u8 *wire, mc_u64 *u)
+MC_FN void unpack_12(const mc_u8 *wire, mc_any64 *u)
 {
     mc_u16 code[64];
     mc_u8 part[96];
@@ -94,9 +93,11 @@ MC_FN void unpack_12(const mc_u8 *wire, mc_u64 *u)
 }
 
 /* 6 bits: f16 */
-MC_FN void pack_6(const mc_u32 *u, const mc_u32 *r, mc_u8 *wire)
+MC_FN void pack_6(const mc_any32 *u, draws_t from, mc_u8 *wire)
 {
+    mc_u32 r[64];
     mc_u8 code[64], two[32], part[48];
+    draw_32(r, from);
     EACH(j, 64) code[j] = (mc_u8)mc_natural_code_f16(u[j], r[j]);
     EACH(j, 32) part[j] = (mc_u8)((code[2 * j] & 15) | code[2 * j + 1] << 4);
     EACH(j, 32) two[j] = (mc_u8)(code[2 * j] >> 4 | code[2 * j + 1] >> 4 << 2);
@@ -120,20 +121,19 @@ MC_FN void codes_6(const mc_u8 *wire, mc_u8 *code)
     }
 }
 
-MC_FN void unpack_6(const mc_u8 *wire, mc_u32 *u)
+MC_FN void unpack_6(const mc_u8 *wire, mc_any32 *u)
 {
     mc_u8 code[64];
     codes_6(wire, code);
     EACH(j, 64) u[j] = mc_natural_wide_f16(code[j]);
 }
 
-/* 8 bits in a window: natural8, 512 values. The short way is for blocks without infinities, NaN, the top exponent
- * or values below the lowest level (but zeros): that is, for nearly all. */
-MC_FN void pack_8(const mc_u32 *u, const mc_u32 *r, mc_u8 *wire)
+/* 8 bits in a window: natural8, 512 values. A block without infinities, NaN, the top exponent and values below the
+ * lowest level (but zeros) goes the short way. */
+MC_FN void pack_8(const mc_any32 *u, draws_t from, mc_u8 *wire)
 {
     mc_i32 most = 0, least = 0x7FFFFFFF, nan = 0;
-    mc_u32 base, s, t[512];
-    mc_u8 code[512];
+    mc_u32 base, s;
     EACH(j, 512)
     {
         mc_i32 v = (mc_i32)(u[j] & 0x7FFFFFFF), w = (mc_i32)((mc_u32)(v - 1) & 0x7FFFFFFF);
@@ -144,59 +144,65 @@ MC_FN void pack_8(const mc_u32 *u, const mc_u32 *r, mc_u8 *wire)
     }
     base = mc_natural8_top((mc_u32)most);
     s = mc_natural8_floor(base);
-    if (base < 254 && !nan && (s == 0 || (mc_u32)least + 1 >= (s + 1) << 23)) {
-        EACH(j, 512)
-        {
-            mc_i32 c = (mc_i32)(((u[j] & 0x7FFFFFFF) + (r[j] >> 9)) >> 23) - (mc_i32)s;
-            t[j] = c > 0 ? (mc_u32)c | (u[j] >> 24 & 128) : 0;
-        }
-        EACH(k, 8) bytes_of_words(t + 64 * k, code + 64 * k);
-    } else {
-        EACH(j, 512) code[j] = (mc_u8)mc_natural8_code(u[j], r[j], s);
-    }
     wire[0] = (mc_u8)base;
-    memcpy(wire + 1, code, 512);
+    nan |= base >= 254 || (s > 0 && (mc_u32)least + 1 < (s + 1) << 23);
+    for (int i = 0; i < 512; i += 64, from.first += 64) {
+        mc_u32 r[64], t[64];
+        mc_u8 code[64];
+        draw_32(r, from);
+        if (nan) {
+            EACH(j, 64) t[j] = mc_natural8_code(u[i + j], r[j], s);
+        } else {
+            EACH(j, 64)
+            {
+                mc_i32 c = (mc_i32)(((u[i + j] & 0x7FFFFFFF) + (r[j] >> 9)) >> 23) - (mc_i32)s;
+                t[j] = c > 0 ? (mc_u32)c | (u[i + j] >> 24 & 128) : 0;
+            }
+        }
+        bytes_of_words(t, code);
+        memcpy(wire + 1 + i, code, 64);
+    }
 }
 
-MC_FN void unpack_8(const mc_u8 *wire, mc_u32 *u)
+MC_FN void unpack_8(const mc_u8 *wire, mc_any32 *u)
 {
     mc_u32 s = mc_natural8_floor(wire[0]);
-    mc_u8 code[512];
-    memcpy(code, wire + 1, 512);
-    EACH(j, 512) u[j] = mc_natural8_bits(code[j], s);
+    for (int i = 0; i < 512; i += 64) {
+        mc_u8 code[64];
+        memcpy(code, wire + 1 + i, 64);
+        EACH(j, 64) u[i + j] = mc_natural8_bits(code[j], s);
+    }
 }
 
-/* Stored values as the bits of sums, and decoded ones as stored: the latter need no rounding. */
-MC_FN void load_bf16(const mc_u16 *x, mc_u32 *u)
+/* Stored values as the bits of sums: where they stand, or in the given room. */
+MC_FN const mc_any32 *load_f32(const float *x, mc_any32 *room)
 {
-    EACH(j, 64) u[j] = (mc_u32)x[j] << 16;
+    (void)room;
+    return (const mc_any32 *)x;
 }
 
-MC_FN void load_f16(const mc_u16 *x, mc_u32 *u)
+MC_FN const mc_any64 *load_f64(const double *x, mc_any64 *room)
 {
-    EACH(j, 64) u[j] = mc_bits_f32(mc_f32_of_f16(x[j]));
+    (void)room;
+    return (const mc_any64 *)x;
 }
 
-MC_FN void decode_f32(const mc_u8 *wire, float *x)
+MC_FN const mc_any32 *load_bf16(const mc_u16 *x, mc_any32 *room)
 {
-    mc_u32 u[64];
-    unpack_9(wire, u);
-    memcpy(x, u, sizeof u);
+    EACH(j, 64) room[j] = (mc_u32)x[j] << 16;
+    return room;
 }
 
-MC_FN void decode_f64(const mc_u8 *wire, double *x)
+MC_FN const mc_any32 *load_f16(const mc_u16 *x, mc_any32 *room)
 {
-    mc_u64 u[64];
-    unpack_12(wire, u);
-    memcpy(x, u, sizeof u);
+    EACH(j, 64) room[j] = mc_bits_f32(mc_f32_of_f16(x[j]));
+    return room;
 }
 
-MC_FN void decode_8(const mc_u8 *wire, float *x)
-{
-    mc_u32 u[512];
-    unpack_8(wire, u);
-    memcpy(x, u, sizeof u);
-}
+/* Decoded values as they are stored: they need no rounding. */
+MC_FN void decode_f32(const mc_u8 *wire, float *x) { unpack_9(wire, (mc_any32 *)x); }
+MC_FN void decode_8(const mc_u8 *wire, float *x) { unpack_8(wire, (mc_any32 *)x); }
+MC_FN void decode_f64(const mc_u8 *wire, double *x) { unpack_12(wire, (mc_any64 *)x); }
 
 MC_FN void decode_bf16(const mc_u8 *wire, mc_u16 *x)
 {

@@ -1,10 +1,10 @@
 /* The four loops of one codec and kind: encode, decode, add, reduce. Read once for each, after these definitions:
  *
  *   KERNEL(verb)             the kernel's name
- *   STORED, SUM, WORD        types of a stored value, of a sum, of a sum's bits and random numbers
+ *   STORED, SUM, ANY         types of a stored value, of a sum, of a sum's bits
  *   BLOCK, HEAD, ONE, TWO    values a block; its wire: HEAD bytes, then ONE bits a value, then TWO bits a value
- *   DRAW, LOAD, DECODE       random numbers of a block; STORED to WORDs; wire to STORED
- *   PACK, UNPACK             WORDs to wire; wire to WORDs
+ *   PACK, UNPACK             a sum's bits to wire, and back
+ *   LOAD, DECODE             STORED to a sum's bits; wire to STORED
  *
  * A last, short block is copied into a full one with zeros behind it, so there is one way through the arithmetic. */
 
@@ -25,43 +25,43 @@ static void KERNEL_LOCAL(lengthen)(const mc_u8 *wire, int m, mc_u8 *full)
     memcpy(full + HEAD + BLOCK * ONE / 8, wire + HEAD + PART(m, ONE), PART(m, TWO));
 }
 
-/* LOAD, UNPACK and PACK of a block of which m values are there; the others are 0. */
-MC_FN void KERNEL_LOCAL(load_some)(const STORED *x, mc_i64 m, WORD *u)
+/* LOAD, UNPACK and PACK of a block of which m values are there. */
+static __attribute__((noinline)) void KERNEL_LOCAL(fill)(const STORED *x, mc_i64 m, STORED *last)
 {
-    STORED last[BLOCK] = {0};
-    if (m < BLOCK)
-        x = memcpy(last, x, (size_t)m * sizeof *x);
-    LOAD(x, u);
+    memset(last, 0, BLOCK * sizeof *x);
+    memcpy(last, x, (size_t)m * sizeof *x);
 }
 
-MC_FN void KERNEL_LOCAL(unpack_some)(const mc_u8 *wire, mc_i64 m, WORD *u)
+MC_FN const ANY *KERNEL_LOCAL(load_some)(const STORED *x, mc_i64 m, STORED *last, SUM *room)
+{
+    if (m < BLOCK)
+        KERNEL_LOCAL(fill)(x, m, last);
+    return LOAD(m < BLOCK ? last : x, (ANY *)room);
+}
+
+MC_FN void KERNEL_LOCAL(unpack_some)(const mc_u8 *wire, mc_i64 m, ANY *u)
 {
     mc_u8 full[FULL];
-    if (m < BLOCK) {
+    if (m < BLOCK)
         KERNEL_LOCAL(lengthen)(wire, (int)m, full);
-        wire = full;
-    }
-    UNPACK(wire, u);
+    UNPACK(m < BLOCK ? full : wire, u);
 }
 
-MC_FN void KERNEL_LOCAL(pack_some)(const WORD *u, const WORD *r, mc_i64 m, mc_u8 *wire)
+MC_FN void KERNEL_LOCAL(pack_some)(const ANY *u, draws_t from, mc_i64 m, mc_u8 *wire)
 {
-    if (m >= BLOCK) {
-        PACK(u, r, wire);
-    } else {
-        mc_u8 full[FULL];
-        PACK(u, r, full);
+    mc_u8 full[FULL];
+    PACK(u, from, m < BLOCK ? full : wire);
+    if (m < BLOCK)
         KERNEL_LOCAL(shorten)(full, (int)m, wire);
-    }
 }
 
 KERNEL(encode)(const STORED *x, mc_i64 n, mc_u8 *wire, mc_u64 key, mc_u64 first, mc_u32 offset, mc_i32 nearest)
 {
-    for (; n > 0; n -= BLOCK, x += BLOCK, first += BLOCK, wire += FULL) {
-        WORD u[BLOCK], r[BLOCK];
-        DRAW(r, BLOCK, key, first, offset, nearest);
-        KERNEL_LOCAL(load_some)(x, n, u);
-        KERNEL_LOCAL(pack_some)(u, r, n, wire);
+    draws_t from = {key, first, offset, nearest};
+    for (; n > 0; n -= BLOCK, x += BLOCK, wire += FULL, from.first += BLOCK) {
+        STORED last[BLOCK];
+        SUM room[BLOCK];
+        KERNEL_LOCAL(pack_some)(KERNEL_LOCAL(load_some)(x, n, last, room), from, n, wire);
     }
 }
 
@@ -82,9 +82,7 @@ KERNEL(add)(const mc_u8 *wire, mc_i64 n, SUM *acc, SUM weight)
 {
     for (; n > 0; n -= BLOCK, acc += BLOCK, wire += FULL) {
         SUM v[BLOCK];
-        WORD u[BLOCK];
-        KERNEL_LOCAL(unpack_some)(wire, n, u);
-        memcpy(v, u, sizeof u);
+        KERNEL_LOCAL(unpack_some)(wire, n, (ANY *)v);
         if (n >= BLOCK)
             EACH(j, BLOCK) acc[j] += weight * v[j];
         else
@@ -92,27 +90,29 @@ KERNEL(add)(const mc_u8 *wire, mc_i64 n, SUM *acc, SUM weight)
     }
 }
 
+/* The sum begins with -0, to which adding the first term gives that term, whatever its sign. */
 KERNEL(reduce)(const mc_u8 *const *wires, mc_i32 p, mc_i32 position, const STORED *own, mc_i64 n, SUM scale,
                mc_u8 *out, mc_u64 key, mc_u64 first, mc_u32 offset, mc_i32 nearest)
 {
+    draws_t from = {key, first, offset, nearest};
     mc_i32 terms = p + (own != NULL);
-    for (mc_i64 at = 0, skip = 0; at < n && terms > 0; at += BLOCK, skip += FULL) {
-        SUM sum[BLOCK], v[BLOCK];
-        WORD u[BLOCK], r[BLOCK];
+    for (mc_i64 at = 0, skip = 0; at < n; at += BLOCK, skip += FULL, from.first += BLOCK) {
+        SUM sum[BLOCK];
+        EACH(j, BLOCK) sum[j] = (SUM)-0.0;
         for (mc_i32 t = 0; t < terms; t++) {
-            if (own && t == position)
-                KERNEL_LOCAL(load_some)(own + at, n - at, u);
-            else
-                KERNEL_LOCAL(unpack_some)(wires[t - (own && t > position)] + skip, n - at, u);
-            memcpy(t == 0 ? sum : v, u, sizeof u);
-            if (t == 0)
-                continue;
-            EACH(j, BLOCK) sum[j] += v[j];
+            if (own && t == position) {
+                STORED last[BLOCK];
+                SUM room[BLOCK];
+                const SUM *x = (const SUM *)KERNEL_LOCAL(load_some)(own + at, n - at, last, room);
+                EACH(j, BLOCK) sum[j] += x[j];
+            } else {
+                SUM v[BLOCK];
+                KERNEL_LOCAL(unpack_some)(wires[t - (own && t > position)] + skip, n - at, (ANY *)v);
+                EACH(j, BLOCK) sum[j] += v[j];
+            }
         }
         EACH(j, BLOCK) sum[j] *= scale;
-        memcpy(u, sum, sizeof u);
-        DRAW(r, BLOCK, key, first + (mc_u64)at, offset, nearest);
-        KERNEL_LOCAL(pack_some)(u, r, n - at, out + skip);
+        KERNEL_LOCAL(pack_some)((const ANY *)sum, from, n - at, out + skip);
     }
 }
 
@@ -122,12 +122,11 @@ KERNEL(reduce)(const mc_u8 *const *wires, mc_i32 p, mc_i32 position, const STORE
 #undef KERNEL_LOCAL
 #undef STORED
 #undef SUM
-#undef WORD
+#undef ANY
 #undef BLOCK
 #undef HEAD
 #undef ONE
 #undef TWO
-#undef DRAW
 #undef PACK
 #undef UNPACK
 #undef LOAD

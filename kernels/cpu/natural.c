@@ -6,15 +6,14 @@
 #define KERNEL_LOCAL(name) name##_f32
 #define STORED float
 #define SUM float
-#define WORD mc_u32
+#define ANY mc_any32
 #define BLOCK 64
 #define HEAD 0
 #define ONE 8
 #define TWO 1
-#define DRAW draw_32
 #define PACK pack_9
 #define UNPACK unpack_9
-#define LOAD(x, u) memcpy(u, x, BLOCK * sizeof *u)
+#define LOAD load_f32
 #define DECODE decode_f32
 #include "loops.h"
 
@@ -22,12 +21,11 @@
 #define KERNEL_LOCAL(name) name##_bf16
 #define STORED mc_u16
 #define SUM float
-#define WORD mc_u32
+#define ANY mc_any32
 #define BLOCK 64
 #define HEAD 0
 #define ONE 8
 #define TWO 1
-#define DRAW draw_32
 #define PACK pack_9
 #define UNPACK unpack_9
 #define LOAD load_bf16
@@ -38,12 +36,11 @@
 #define KERNEL_LOCAL(name) name##_f16
 #define STORED mc_u16
 #define SUM float
-#define WORD mc_u32
+#define ANY mc_any32
 #define BLOCK 64
 #define HEAD 0
 #define ONE 4
 #define TWO 2
-#define DRAW draw_32
 #define PACK pack_6
 #define UNPACK unpack_6
 #define LOAD load_f16
@@ -54,14 +51,13 @@
 #define KERNEL_LOCAL(name) name##_f64
 #define STORED double
 #define SUM double
-#define WORD mc_u64
+#define ANY mc_any64
 #define BLOCK 64
 #define HEAD 0
 #define ONE 8
 #define TWO 4
-#define DRAW draw_64
 #define PACK pack_12
 #define UNPACK unpack_12
-#define LOAD(x, u) memcpy(u, x, BLOCK * sizeof *u)
+#define LOAD load_f64
 #define DECODE decode_f64
 #include "loops.h"

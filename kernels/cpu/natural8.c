@@ -6,14 +6,13 @@
 #define KERNEL_LOCAL(name) name##_natural8
 #define STORED float
 #define SUM float
-#define WORD mc_u32
+#define ANY mc_any32
 #define BLOCK 512
 #define HEAD 1
 #define ONE 8
 #define TWO 0
-#define DRAW draw_32
 #define PACK pack_8
 #define UNPACK unpack_8
-#define LOAD(x, u) memcpy(u, x, BLOCK * sizeof *u)
+#define LOAD load_f32
 #define DECODE decode_8
 #include "loops.h"

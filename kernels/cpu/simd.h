@@ -1,8 +1,11 @@
-/* The few steps on 64 values that compilers do not find: integers to bytes, signs to bits and back, equal bytes to
- * bits. Bit j of a 64-bit word stands for value j. */
+/* The few steps on 64 values that compilers do not find, or not well. Bit j of a 64-bit word stands for value j. */
 #ifndef MC_CPU_SIMD_H
 #define MC_CPU_SIMD_H
 #include "../mc.h"
+
+/* A float's bits where it stands in memory. */
+typedef mc_u32 __attribute__((may_alias)) mc_any32;
+typedef mc_u64 __attribute__((may_alias)) mc_any64;
 
 #if defined(__AVX512BW__)
 #include <immintrin.h>
@@ -16,7 +19,7 @@ MC_FN void bytes_of_words(const mc_u32 *v, mc_u8 *out)
     _mm512_storeu_si512(out, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high)));
 }
 
-MC_FN mc_u64 top_bits(const mc_u32 *v)
+MC_FN mc_u64 top_bits(const mc_any32 *v)
 {
     __mmask32 low = _mm512_kunpackw(_mm512_movepi32_mask(_mm512_loadu_si512(v + 16)),
                                     _mm512_movepi32_mask(_mm512_loadu_si512(v)));
@@ -30,12 +33,15 @@ MC_FN mc_u64 bytes_equal(const mc_u8 *bytes, mc_u8 value)
     return _mm512_cmpeq_epi8_mask(_mm512_loadu_si512(bytes), _mm512_set1_epi8((char)value));
 }
 
-/* 2^31 where the bit is set, else 0. */
-MC_FN void tops_of_bits(mc_u64 bits, mc_u32 *v)
+/* Floats' bits from exponents and signs. */
+MC_FN void floats_of(const mc_u8 *exponent, mc_u64 sign, mc_any32 *u)
 {
     const __m512i top = _mm512_set1_epi32((mc_i32)0x80000000u);
-    for (int k = 0; k < 4; k++)
-        _mm512_storeu_si512(v + 16 * k, _mm512_maskz_mov_epi32((__mmask16)(bits >> (16 * k)), top));
+    for (int k = 0; k < 4; k++) {
+        __m512i v = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(exponent + 16 * k)));
+        v = _mm512_slli_epi32(v, 23);
+        _mm512_storeu_si512(u + 16 * k, _mm512_mask_or_epi32(v, (__mmask16)(sign >> (16 * k)), v, top));
+    }
 }
 
 #elif defined(__AVX2__)
@@ -54,7 +60,7 @@ MC_FN void bytes_of_words(const mc_u32 *v, mc_u8 *out)
     }
 }
 
-MC_FN mc_u64 top_bits(const mc_u32 *v)
+MC_FN mc_u64 top_bits(const mc_any32 *v)
 {
     mc_u64 bits = 0;
     for (int k = 0; k < 8; k++)
@@ -70,13 +76,15 @@ MC_FN mc_u64 bytes_equal(const mc_u8 *bytes, mc_u8 value)
     return (mc_u64)high << 32 | low;
 }
 
-MC_FN void tops_of_bits(mc_u64 bits, mc_u32 *v)
+MC_FN void floats_of(const mc_u8 *exponent, mc_u64 sign, mc_any32 *u)
 {
     const __m256i up = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
     const __m256i top = _mm256_set1_epi32((mc_i32)0x80000000u);
     for (int k = 0; k < 8; k++) {
-        __m256i all = _mm256_sllv_epi32(_mm256_set1_epi32((mc_i32)(bits >> (8 * k) & 255)), up);
-        _mm256_storeu_si256((__m256i *)(v + 8 * k), _mm256_and_si256(all, top));
+        __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(exponent + 8 * k)));
+        __m256i s = _mm256_sllv_epi32(_mm256_set1_epi32((mc_i32)(sign >> (8 * k) & 255)), up);
+        v = _mm256_or_si256(_mm256_slli_epi32(v, 23), _mm256_and_si256(s, top));
+        _mm256_storeu_si256((__m256i *)(u + 8 * k), v);
     }
 }
 
@@ -100,7 +108,7 @@ MC_FN mc_u64 bits_of_bytes(const mc_u8 *flag)
     return bits;
 }
 
-MC_FN mc_u64 top_bits(const mc_u32 *v)
+MC_FN mc_u64 top_bits(const mc_any32 *v)
 {
     mc_u8 flag[64];
     for (int j = 0; j < 64; j++)
@@ -116,11 +124,13 @@ MC_FN mc_u64 bytes_equal(const mc_u8 *bytes, mc_u8 value)
     return bits_of_bytes(flag);
 }
 
-MC_FN void tops_of_bits(mc_u64 bits, mc_u32 *v)
+MC_FN void floats_of(const mc_u8 *exponent, mc_u64 sign, mc_any32 *u)
 {
-    for (int k = 0; k < 8; k++, bits >>= 8)
+    mc_u8 low[64];
+    memcpy(low, exponent, 64);
+    for (int k = 0; k < 64; k += 8, sign >>= 8)
         for (int j = 0; j < 8; j++)
-            v[8 * k + j] = ((mc_u32)bits & 1u << j) << (31 - j);
+            u[k + j] = (mc_u32)low[k + j] << 23 | ((mc_u32)sign & 1u << j) << (31 - j);
 }
 
 #endif
