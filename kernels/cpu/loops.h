@@ -8,6 +8,9 @@
  *
  * A last, short block is copied into a full one with zeros behind it, so there is one way through the arithmetic. */
 
+#ifndef STREAM_FROM
+#define STREAM_FROM (16 << 20) /* bytes of output that no cache is expected to keep */
+#endif
 #define FULL (HEAD + BLOCK * (ONE + TWO) / 8)
 #define PART(m, bits) ((size_t)(((m) * (bits) + 7) / 8))
 
@@ -61,12 +64,21 @@ KERNEL(encode)(const STORED *x, mc_i64 n, mc_u8 *wire, mc_u64 key, mc_u64 first,
     for (; n > 0; n -= BLOCK, x += BLOCK, wire += FULL, from.first += BLOCK) {
         STORED last[BLOCK];
         SUM room[BLOCK];
+        ahead(x, BLOCK * sizeof *x);
         KERNEL_LOCAL(pack_some)(KERNEL_LOCAL(load_some)(x, n, last, room), from, n, wire);
     }
 }
 
 KERNEL(decode)(const mc_u8 *wire, mc_i64 n, STORED *out)
 {
+    int large = MC_STREAMS && n * (mc_i64)sizeof *out >= STREAM_FROM && (uintptr_t)out % 16 == 0;
+    for (; large && n >= BLOCK; n -= BLOCK, out += BLOCK, wire += FULL) {
+        STORED v[BLOCK];
+        DECODE(wire, v);
+        stream(out, v, sizeof v);
+    }
+    if (large)
+        stream_end();
     for (; n >= BLOCK; n -= BLOCK, out += BLOCK, wire += FULL)
         DECODE(wire, out);
     if (n > 0) {
@@ -82,6 +94,7 @@ KERNEL(add)(const mc_u8 *wire, mc_i64 n, SUM *acc, SUM weight)
 {
     for (; n > 0; n -= BLOCK, acc += BLOCK, wire += FULL) {
         SUM v[BLOCK];
+        ahead(acc, BLOCK * sizeof *acc);
         KERNEL_LOCAL(unpack_some)(wire, n, (ANY *)v);
         if (n >= BLOCK)
             EACH(j, BLOCK) acc[j] += weight * v[j];
@@ -103,6 +116,7 @@ KERNEL(reduce)(const mc_u8 *const *wires, mc_i32 p, mc_i32 position, const STORE
             if (own && t == position) {
                 STORED last[BLOCK];
                 SUM room[BLOCK];
+                ahead(own + at, BLOCK * sizeof *own);
                 const SUM *x = (const SUM *)KERNEL_LOCAL(load_some)(own + at, n - at, last, room);
                 EACH(j, BLOCK) sum[j] += x[j];
             } else {

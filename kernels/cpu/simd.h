@@ -7,8 +7,31 @@
 typedef mc_u32 __attribute__((may_alias)) mc_any32;
 typedef mc_u64 __attribute__((may_alias)) mc_any64;
 
-#if defined(__AVX512BW__)
+/* Asks for memory that a loop will come to: processors' own prefetching stops at the end of each page. */
+MC_FN void ahead(const void *p, int nbytes)
+{
+    for (int k = 0; k < nbytes; k += 64)
+        __builtin_prefetch((const char *)p + 4096 + k);
+}
+
+/* Copies a block past the caches: memory that is only written need not be read first. Both a multiple of 16 bytes;
+ * stream_end() comes after the last. */
+#if defined(__x86_64__)
 #include <immintrin.h>
+#define MC_STREAMS 1
+MC_FN void stream(void *out, const void *v, int nbytes)
+{
+    for (int k = 0; k < nbytes; k += 16)
+        _mm_stream_si128((__m128i *)((char *)out + k), _mm_loadu_si128((const __m128i *)((const char *)v + k)));
+}
+MC_FN void stream_end(void) { _mm_sfence(); }
+#else
+#define MC_STREAMS 0
+MC_FN void stream(void *out, const void *v, int nbytes) { memcpy(out, v, (size_t)nbytes); }
+MC_FN void stream_end(void) {}
+#endif
+
+#if defined(__AVX512BW__)
 
 /* min(v, 255) as bytes. The packs work in lanes of 128 bits, so the words come out of order. */
 MC_FN void bytes_of_words(const mc_u32 *v, mc_u8 *out)
@@ -45,7 +68,6 @@ MC_FN void floats_of(const mc_u8 *exponent, mc_u64 sign, mc_any32 *u)
 }
 
 #elif defined(__AVX2__)
-#include <immintrin.h>
 
 MC_FN __m256i load_256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 
