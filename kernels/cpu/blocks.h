@@ -130,47 +130,74 @@ MC_FN void unpack_6(const mc_u8 *wire, mc_any32 *u)
 
 /* 8 bits in a window: natural8, 512 values. A block without infinities, NaN, the top exponent and values below the
  * lowest level (but zeros) goes the short way. */
-MC_FN void pack_8(const mc_any32 *u, draws_t from, mc_u8 *wire)
+MC_FN mc_u32 base_8(const mc_any32 *u, mc_u32 *least)
 {
-    mc_i32 most = 0, least = 0x7FFFFFFF, nan = 0;
-    mc_u32 base, s;
+    mc_u32 most = 0, low = 0xFFFFFFFF, top = 0;
     EACH(j, 512)
     {
-        mc_i32 v = (mc_i32)(u[j] & 0x7FFFFFFF), w = (mc_i32)((mc_u32)(v - 1) & 0x7FFFFFFF);
-        mc_i32 number = v > (mc_i32)MC_INF ? 0 : v;
-        nan |= v - number;
-        most = number > most ? number : most;
-        least = w < least ? w : least;
+        mc_u32 v = u[j] & 0x7FFFFFFF, w = v - 1;               /* so that zero does not count as small */
+        most = (mc_i32)v > (mc_i32)most ? v : most;
+        low = w < low ? w : low;
     }
-    base = mc_natural8_top((mc_u32)most);
-    s = mc_natural8_floor(base);
+    *least = low + 1;
+    if (most <= MC_INF)
+        return mc_natural8_top(most);
+    EACH(j, 512)
+    {
+        mc_u32 t = mc_natural8_top(u[j]);
+        top = t > top ? t : top;
+    }
+    *least = 0;
+    return top;
+}
+
+MC_FN void codes_8(const mc_any32 *u, const mc_u32 *r, mc_u32 s, mc_u8 *code)
+{
+    mc_u32 t[64], sign[64];
+    mc_u8 high[64];
+    EACH(j, 64) t[j] = ((u[j] & 0x7FFFFFFF) + (r[j] >> 9)) >> 23;
+    EACH(j, 64) sign[j] = u[j] >> 31;
+    bytes_of_words(t, code);
+    bytes_of_words(sign, high);
+    EACH(j, 64)
+    {
+        mc_u8 c = (mc_u8)(code[j] > s ? code[j] - (mc_u8)s : 0);
+        code[j] = (mc_u8)(c ? c | high[j] << 7 : 0);
+    }
+}
+
+MC_FN void pack_8(const mc_any32 *u, draws_t from, mc_u8 *wire)
+{
+    mc_u32 least, base = base_8(u, &least), s = mc_natural8_floor(base);
+    int rare = base >= 254 || (s > 0 && least - 1 < ((s + 1) << 23) - 1);
     wire[0] = (mc_u8)base;
-    nan |= base >= 254 || (s > 0 && (mc_u32)least + 1 < (s + 1) << 23);
     for (int i = 0; i < 512; i += 64, from.first += 64) {
-        mc_u32 r[64], t[64];
+        mc_u32 r[64];
         mc_u8 code[64];
         draw_32(r, from);
-        if (nan) {
-            EACH(j, 64) t[j] = mc_natural8_code(u[i + j], r[j], s);
-        } else {
-            EACH(j, 64)
-            {
-                mc_i32 c = (mc_i32)(((u[i + j] & 0x7FFFFFFF) + (r[j] >> 9)) >> 23) - (mc_i32)s;
-                t[j] = c > 0 ? (mc_u32)c | (u[i + j] >> 24 & 128) : 0;
-            }
-        }
-        bytes_of_words(t, code);
+        if (rare)
+            EACH(j, 64) code[j] = (mc_u8)mc_natural8_code(u[i + j], r[j], s);
+        else
+            codes_8(u + i, r, s, code);
         memcpy(wire + 1 + i, code, 64);
     }
 }
 
 MC_FN void unpack_8(const mc_u8 *wire, mc_any32 *u)
 {
-    mc_u32 s = mc_natural8_floor(wire[0]);
+    mc_u8 s = (mc_u8)mc_natural8_floor(wire[0]);
     for (int i = 0; i < 512; i += 64) {
-        mc_u8 code[64];
+        mc_u8 code[64], e[64], high[64];
         memcpy(code, wire + 1 + i, 64);
-        EACH(j, 64) u[i + j] = mc_natural8_bits(code[j], s);
+        EACH(j, 64)
+        {
+            mc_u8 c = code[j] & 127;
+            e[j] = (mc_u8)(c ? c + s : 0);
+            high[j] = code[j] & 128;
+        }
+        floats_of(e, bytes_equal(high, 128), u + i);
+        if (bytes_equal(code, 128))
+            EACH(j, 64) u[i + j] = mc_natural8_bits(code[j], s);
     }
 }
 
