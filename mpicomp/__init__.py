@@ -1,0 +1,45 @@
+"""mpicomp: MPI collectives that travel compressed.
+
+Import does nothing: what needs MPI is loaded on first use, and mpi4py initialises MPI only then.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .codecs import BF16, FP16, Codec, Natural, Raw, codec
+from .errors import CodecError, DisagreementError, Error, RemoteError, TimeoutError, WireError
+
+if TYPE_CHECKING:
+    from .comm import Comm
+    from .functional import allreduce
+    from .request import Request
+
+__version__ = "0.1.0"
+__all__ = [
+    "BF16",
+    "FP16",
+    "Codec",
+    "CodecError",
+    "Comm",
+    "DisagreementError",
+    "Error",
+    "Natural",
+    "Raw",
+    "RemoteError",
+    "Request",
+    "TimeoutError",
+    "WireError",
+    "allreduce",
+    "codec",
+]
+
+_LAZY = {"Comm": "comm", "Request": "request", "allreduce": "functional"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    return value

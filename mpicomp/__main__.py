@@ -1,0 +1,6 @@
+"""python -m mpicomp demo | bench | info | run"""
+
+from .cli import main
+
+if __name__ == "__main__":
+    main()

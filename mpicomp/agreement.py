@@ -1,0 +1,51 @@
+"""Do all ranks call the same collective with the same arguments? Asked the first time a rank makes a call of that shape."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any, Iterator
+
+import numpy as np
+from mpi4py import MPI
+
+from .errors import DisagreementError
+
+_TEXT = 512  # bytes of a signature that are shown to the other ranks
+
+
+def digest(signature: str) -> int:
+    return int.from_bytes(hashlib.blake2b(signature.encode(), digest_size=8).digest(), "little")
+
+
+def agree(port: Any, signature: str, number: int) -> Iterator[Any]:
+    """One small exchange if this signature is new here, else nothing. All ranks raise the same error if they differ.
+
+    MPICOMP_CHECK=always asks on every call, never on none.
+    """
+    check = os.environ.get("MPICOMP_CHECK", "first")
+    if port.size == 1 or check == "never" or (check == "first" and number in port.agreed):
+        return
+    mine, most = np.array([number, ~number & (1 << 64) - 1], np.uint64), np.empty(2, np.uint64)
+    yield [port.comm.Iallreduce(mine, most, MPI.MAX)]
+    if most[0] == ~most[1]:
+        port.agreed.add(number)
+        return
+    text = np.frombuffer(signature.encode()[:_TEXT].ljust(_TEXT, b"\0"), np.uint8)
+    texts = np.empty((port.size, _TEXT), np.uint8)
+    yield [port.comm.Iallgather(text, texts)]
+    error = DisagreementError(_message([row.tobytes().rstrip(b"\0").decode(errors="replace") for row in texts]))
+    error.settled = True
+    raise error
+
+
+def _message(texts: list[str]) -> str:
+    groups: dict[str, list[int]] = {}
+    for rank, text in enumerate(texts):
+        groups.setdefault(text, []).append(rank)
+    lines = [f"rank {_ranks(ranks)}: {text}" for text, ranks in groups.items()]
+    return "the ranks disagree about this collective; " + "; ".join(lines)
+
+
+def _ranks(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")

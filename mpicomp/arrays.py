@@ -1,0 +1,195 @@
+"""NumPy, CuPy and torch arrays as flat views, without a copy.
+
+A framework is never imported to find out what an array is: an array of it proves that it is loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+
+from .errors import BufferError, CodecError
+
+
+class Kind(NamedTuple):
+    """A floating-point format: how it is stored, and what sums of it are accumulated in."""
+
+    storage: np.dtype
+    accumulator: np.dtype
+    label: str
+
+
+KINDS = {
+    "f32": Kind(np.dtype("f4"), np.dtype("f4"), "float32"),
+    "f64": Kind(np.dtype("f8"), np.dtype("f8"), "float64"),
+    "f16": Kind(np.dtype("f2"), np.dtype("f4"), "float16"),
+    "bf16": Kind(np.dtype("u2"), np.dtype("f4"), "bfloat16"),
+}
+_KIND_OF_LABEL = {kind.label: name for name, kind in KINDS.items()}
+_KIND_OF_CHAR = {"f": "f32", "d": "f64", "e": "f16", "F": "f32", "D": "f64"}
+
+
+class Flat:
+    """A one-dimensional contiguous view of somebody's array: `data` in the storage type of `kind`."""
+
+    __slots__ = ("data", "kind")
+
+    def __init__(self, data: Any, kind: str):
+        self.data = data
+        self.kind = kind
+
+    @property
+    def n(self) -> int:
+        return self.data.size
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes
+
+    def __getitem__(self, part: slice) -> Flat:
+        return Flat(self.data[part], self.kind)
+
+
+def is_torch(x: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def is_cupy(x: Any) -> bool:
+    cupy = sys.modules.get("cupy")
+    return cupy is not None and isinstance(x, cupy.ndarray)
+
+
+def on_gpu(x: Any) -> bool:
+    """Whether x lives on a GPU (a CuPy array or a torch CUDA tensor)."""
+    return is_cupy(x) or (is_torch(x) and x.device.type != "cpu")
+
+
+def kind_of(dtype: Any) -> Optional[str]:
+    """f32, f64, f16 or bf16 for a dtype of any framework or its name; None if it is not a real floating-point type."""
+    if isinstance(dtype, str) and dtype in KINDS:
+        return dtype
+    label = str(dtype).rpartition(".")[2]
+    if label in _KIND_OF_LABEL:
+        return _KIND_OF_LABEL[label]
+    try:
+        plain = np.dtype(dtype)
+    except TypeError:
+        return None
+    return _KIND_OF_LABEL.get(plain.name)
+
+
+def kind_from(dtype: Any, argument: str = "dtype") -> str:
+    """As kind_of, but anything else is an error."""
+    kind = kind_of(dtype)
+    if kind is None:
+        raise CodecError(f"{argument}={dtype!r} is not a floating-point type ({', '.join(_KIND_OF_LABEL)})")
+    return kind
+
+
+def flatten(x: Any, name: str = "x", writable: bool = False) -> Optional[Flat]:
+    """A Flat on x's memory, or None if x holds no floating-point data that a codec can carry.
+
+    Complex numbers count as pairs. Raises BufferError, naming the argument, for memory that cannot be viewed flat.
+    """
+    if is_torch(x):
+        return _flatten_torch(x, name)
+    if is_cupy(x):
+        return _flatten_ndarray(x, name)
+    if not isinstance(x, np.ndarray):
+        try:
+            x = np.asarray(memoryview(x))
+        except (TypeError, ValueError):
+            return None
+    if writable and x.size and not x.flags.writeable:
+        raise BufferError(f"{name} is read-only")
+    return _flatten_ndarray(x, name)
+
+
+def _flatten_ndarray(x: Any, name: str) -> Optional[Flat]:
+    kind = _KIND_OF_CHAR.get(x.dtype.char) or ("bf16" if x.dtype.name == "bfloat16" else None)
+    if kind is None or not x.dtype.isnative:
+        return None
+    flags = x.flags
+    if not (flags.c_contiguous or flags.f_contiguous):
+        raise BufferError(f"{name} is not contiguous (shape {x.shape}, strides {x.strides}); pass a contiguous array")
+    flat = x.reshape(-1) if flags.c_contiguous else x.T.reshape(-1)
+    storage = KINDS[kind].storage
+    return Flat(flat if flat.dtype == storage else flat.view(storage), kind)
+
+
+def _flatten_torch(x: Any, name: str) -> Optional[Flat]:
+    import torch
+
+    kind = kind_of(x.dtype) or {"complex64": "f32", "complex128": "f64"}.get(str(x.dtype)[6:])
+    if kind is None or x.layout is not torch.strided:
+        return None
+    if not x.is_contiguous():
+        raise BufferError(f"{name} is not contiguous (shape {tuple(x.shape)}, strides {x.stride()}); use .contiguous()")
+    flat = x.detach().reshape(-1)
+    if flat.is_complex():
+        flat = torch.view_as_real(flat.resolve_conj()).reshape(-1)
+    if kind == "bf16":
+        flat = flat.view(torch.int16)
+    return Flat(_from_torch(flat).view(KINDS[kind].storage), kind)
+
+
+def _from_torch(flat: Any) -> Any:
+    if flat.device.type == "cpu":
+        return flat.numpy()
+    return cupy_module().from_dlpack(flat)
+
+
+def cupy_module() -> Any:
+    """CuPy, or an error that says what to install."""
+    try:
+        import cupy
+    except ImportError as error:
+        raise CodecError("arrays on the GPU need CuPy: pip install 'mpicomp[cuda13]' (or cuda12)") from error
+    return cupy
+
+
+def empty_like(x: Any) -> Any:
+    """A new array of the same kind, shape and type."""
+    if is_torch(x):
+        return sys.modules["torch"].empty_like(x.detach())
+    if is_cupy(x):
+        return sys.modules["cupy"].empty_like(x)
+    return np.empty_like(x)
+
+
+def detached(x: Any) -> Any:
+    """x without autograd's objections to being read."""
+    return x.detach() if is_torch(x) else x
+
+
+def empty(n: int, dtype: Any, like: Any = None) -> Any:
+    """n values of a NumPy dtype, in the memory (host or device) where the flat array `like` is."""
+    if like is not None and is_cupy(like):
+        return sys.modules["cupy"].empty(n, dtype)
+    return np.empty(n, dtype)
+
+
+def address(x: Any) -> int:
+    """Where a flat array begins."""
+    return x.data.ptr if is_cupy(x) else x.__array_interface__["data"][0]
+
+
+def overlap(x: Flat, y: Flat) -> bool:
+    """Whether two flat arrays share memory."""
+    if not x.n or not y.n:
+        return False
+    a, b = address(x.data), address(y.data)
+    return a < b + y.nbytes and b < a + x.nbytes
+
+
+def as_wire(wire: Any) -> Any:
+    """Bytes of any sort as a flat uint8 array."""
+    if is_cupy(wire):
+        return wire.reshape(-1).view("u1")
+    try:
+        return np.frombuffer(memoryview(wire).cast("B") if not isinstance(wire, np.ndarray) else wire.reshape(-1).view("u1"), "u1")
+    except (TypeError, ValueError) as error:
+        raise BufferError(f"wire must be contiguous bytes, not {type(wire).__name__} ({error})") from None

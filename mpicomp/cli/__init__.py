@@ -1,0 +1,26 @@
+"""The command line, one command a file: each has add_arguments(parser) and run(arguments)."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from typing import Optional, Sequence
+
+COMMANDS = {
+    "demo": "a table of raw against compressed Allreduce, to be started with mpirun",
+    "bench": "measure codecs and collectives",
+    "info": "versions, MPI library, kernels, CUDA",
+    "run": "start an mpi4py script with a compressed COMM_WORLD",
+}
+
+
+def main(argv: Optional[Sequence[str]] = None) -> None:
+    parser = argparse.ArgumentParser(prog="mpicomp", description="MPI collectives that travel compressed.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for name, help in COMMANDS.items():
+        command = commands.add_parser(name, help=help, description=help.capitalize() + ".")
+        module = import_module(f".{name}", __name__)
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    arguments = parser.parse_args(argv)
+    arguments.run(arguments)

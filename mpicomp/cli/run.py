@@ -1,0 +1,50 @@
+"""mpicomp run: an unchanged mpi4py script with a compressed COMM_WORLD."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--codec", help="spec of the codec (else MPICOMP_CODEC, else natural)")
+    parser.add_argument("--algorithm", help="algorithm (else MPICOMP_ALGORITHM, else auto)")
+    parser.add_argument("--seed", type=int, help="seed (else MPICOMP_SEED, else 0)")
+    parser.add_argument("-m", dest="module", action="store_true", help="script is the name of a module")
+    parser.add_argument("script", help="the script, or with -m the module")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from mpi4py import MPI
+
+    from ..comm import Comm
+
+    MPI.COMM_WORLD = Comm(MPI.COMM_WORLD, arguments.codec, algorithm=arguments.algorithm, seed=arguments.seed)  # type: ignore[misc]
+    sys.argv = [arguments.script, *arguments.args]
+    try:
+        if arguments.module:
+            runpy.run_module(arguments.script, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, os.path.dirname(os.path.abspath(arguments.script)))
+            runpy.run_path(arguments.script, run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            _abort(MPI, f"exit {end.code}")
+        raise
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        _abort(MPI, "exception")
+        raise
+
+
+def _abort(MPI: object, why: str) -> None:
+    """One rank that ends alone would leave the others waiting: end them all, as python -m mpi4py does."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if MPI.COMM_WORLD.size > 1:  # type: ignore[attr-defined]
+        MPI.COMM_WORLD.Abort(1)  # type: ignore[attr-defined]

@@ -1,0 +1,165 @@
+"""What every codec can do, and the parts that follow from encode and decode alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from .. import arrays, launch
+from ..arrays import KINDS, Flat
+from ..errors import CodecError, WireError
+from ..reference.rng import stream_key
+
+REGISTRY: dict[str, type[Codec]] = {}
+
+
+class Stream(NamedTuple):
+    """The random numbers of a range of elements: a key, the index of its first element, an offset between ranks."""
+
+    key: int
+    first: int = 0
+    offset: int = 0
+
+
+class Terms(NamedTuple):
+    """What a sum is made of: the wires of some ranks and, at `position` among them, this rank's own values or None."""
+
+    wires: Sequence[Any]
+    position: int
+    own: Optional[Flat]
+    n: int
+    kind: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Codec:
+    """An encoding of floating-point arrays as bytes. Settings only; the same settings are the same codec.
+
+    Users call encode, decode, wire_size and omega. Schedules call the `*_into` methods, which work on flat
+    arrays, allocate no wires and check nothing.
+    """
+
+    name: ClassVar[str] = ""
+    kinds: ClassVar[Sequence[str]] = tuple(KINDS)
+    unbiased: ClassVar[bool] = False
+    correlated: ClassVar[bool] = False
+
+    def __init_subclass__(cls, name: Optional[str] = None, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if name is not None:
+            if REGISTRY.get(name, cls).__qualname__ != cls.__qualname__:
+                raise CodecError(f"there is a codec named {name!r} already: {REGISTRY[name]!r}")
+            cls.name = name
+            REGISTRY[name] = cls
+
+    # What users call
+
+    def encode(self, x: Any, seed: int = 0) -> Any:
+        """The bytes of x as a flat uint8 array, where x is (host or device). The same seed gives the same bytes."""
+        flat = self._flatten(x, "x")
+        wire = arrays.empty(self.size(flat.n, flat.kind), "u1", like=flat.data)
+        self.encode_into(flat, wire, Stream(stream_key(seed)))
+        return wire
+
+    def decode(self, wire: Any, like: Any = None, out: Any = None) -> Any:
+        """The array that the bytes of `encode` stand for: a new one like `like`, or written into `out`."""
+        if (like is None) == (out is None):
+            raise TypeError("decode takes either like= or out=")
+        result = arrays.empty_like(like) if out is None else out
+        flat = self._flatten(result, "like" if out is None else "out", writable=True)
+        wire, expected = arrays.as_wire(wire), self.size(flat.n, flat.kind)
+        if wire.size != expected:
+            raise WireError(f"wire has {wire.size} bytes; {self} writes {expected} for {flat.n} values of {KINDS[flat.kind].label}")
+        self.decode_into(wire, flat)
+        return result
+
+    def wire_size(self, n: int, dtype: Any = np.float32) -> int:
+        """The number of bytes of n encoded values."""
+        return self.size(n, self.carry(arrays.kind_from(dtype)))
+
+    def omega(self, n: int) -> float:
+        """A bound on E|C(x) - x|^2 / |x|^2 for n values."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        settings = [f"{f.name}={_plain(getattr(self, f.name))}" for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]
+        return f"{self.name}:{','.join(settings)}" if settings else self.name
+
+    # What a codec defines
+
+    @property
+    def grain(self) -> int:
+        """A wire can be cut at multiples of this many values, and nowhere else."""
+        return 64
+
+    def size(self, n: int, kind: str) -> int:
+        """wire_size without its checks."""
+        raise NotImplementedError
+
+    def encode_into(self, x: Flat, wire: Any, stream: Stream) -> None:
+        raise NotImplementedError
+
+    def decode_into(self, wire: Any, out: Flat) -> None:
+        raise NotImplementedError
+
+    # What follows; a codec with a kernel of its own for it overrides
+
+    def add_into(self, wire: Any, acc: Any, kind: str, weight: float = 1.0) -> None:
+        """acc += weight * decoded values, in the accumulator type of `kind`."""
+        values = Flat(arrays.empty(acc.size, KINDS[kind].storage, like=acc), kind)
+        self.decode_into(wire, values)
+        accumulate(values, acc, weight)
+
+    def reduce_into(self, terms: Terms, scale: float, out: Any, stream: Stream) -> None:
+        """Encode scale * the sum of the terms."""
+        self.encode_into(as_kind(self.total(terms, scale), terms.kind), out, stream)
+
+    def total(self, terms: Terms, scale: float = 1.0) -> Any:
+        """scale * the sum of the terms, in their order, as an accumulator array."""
+        like = terms.own.data if terms.own is not None else terms.wires[0]
+        acc = arrays.empty(terms.n, KINDS[terms.kind].accumulator, like=like)
+        acc[:] = 0
+        for index in range(len(terms.wires) + 1):
+            if index == terms.position and terms.own is not None:
+                accumulate(terms.own, acc, 1.0)
+            if index < len(terms.wires):
+                self.add_into(terms.wires[index], acc, terms.kind)
+        if scale != 1.0:
+            acc *= acc.dtype.type(scale)
+        return acc
+
+    # Checks
+
+    def carry(self, kind: str) -> str:
+        """kind, if this codec can carry it."""
+        if kind not in self.kinds:
+            able = ", ".join(KINDS[k].label for k in self.kinds)
+            raise CodecError(f"codec {str(self)!r} cannot carry {KINDS[kind].label} (it carries {able})")
+        return kind
+
+    def _flatten(self, x: Any, name: str, writable: bool = False) -> Flat:
+        flat = arrays.flatten(x, name, writable)
+        if flat is None:
+            raise CodecError(f"{name} must hold floating-point numbers, not {getattr(x, 'dtype', type(x).__name__)}")
+        self.carry(flat.kind)
+        return flat
+
+
+def accumulate(x: Flat, acc: Any, weight: float) -> None:
+    """acc += weight * x, in the type of acc."""
+    launch.kernel(f"scale_add_{x.kind}", acc)(x.data, x.n, acc, weight)
+
+
+def as_kind(acc: Any, kind: str) -> Flat:
+    """An accumulator rounded to the kind that it stands for."""
+    if KINDS[kind].storage == acc.dtype:
+        return Flat(acc, kind)
+    out = arrays.empty(acc.size, KINDS[kind].storage, like=acc)
+    launch.kernel(f"round_{kind}", acc)(acc, acc.size, out)
+    return Flat(out, kind)
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

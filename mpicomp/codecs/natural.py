@@ -1,0 +1,97 @@
+"""natural: the sign and the exponent of each value, the exponent rounded up or down at random.
+
+A value between two powers of two becomes one of them, with the probabilities that keep its expectation. The wire
+has 9 bits for a float32 or bfloat16, 12 for a float64, 6 for a float16; `bits=8` keeps 7 bits of a float32's exponent,
+in a window that ends at the largest value of each 512. docs/wire-format.md states every byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Sequence
+
+from .. import launch
+from ..arrays import Flat
+from ..errors import CodecError
+from .base import Codec, Stream, Terms
+
+_WINDOW = 512  # values that share a base exponent with bits=8
+
+
+@dataclass(frozen=True)
+class Natural(Codec, name="natural"):
+    """Sign and exponent of each value, the exponent rounded up or down at random (unbiased, omega 1/8).
+
+    rounding="nearest" rounds to the nearer power instead: biased, omega 1/9. correlated=True lets the rounding
+    errors of different ranks cancel where their values are close.
+    """
+
+    bits: int = 9
+    rounding: str = "stochastic"
+    correlated: bool = False  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        if self.bits not in (8, 9):
+            raise CodecError(f"natural: bits={self.bits!r} must be 8 or 9")
+        if self.rounding not in ("stochastic", "nearest"):
+            raise CodecError(f"natural: rounding={self.rounding!r} must be 'stochastic' or 'nearest'")
+        if self.correlated and self.rounding == "nearest":
+            raise CodecError("natural: correlated=true needs stochastic rounding")
+
+    @property
+    def kinds(self) -> Sequence[str]:  # type: ignore[override]
+        return ("f32",) if self.bits == 8 else ("f32", "f64", "f16", "bf16")
+
+    @property
+    def unbiased(self) -> bool:  # type: ignore[override]
+        return self.rounding == "stochastic"
+
+    @property
+    def grain(self) -> int:
+        return _WINDOW if self.bits == 8 else 64
+
+    def omega(self, n: int) -> float:
+        return 1 / 8 if self.unbiased else 1 / 9
+
+    def size(self, n: int, kind: str) -> int:
+        if self.bits == 8:
+            return n + -(-n // _WINDOW)
+        if kind == "f64":
+            return n + (n + 1) // 2
+        if kind == "f16":
+            return (n + 1) // 2 + (n + 3) // 4
+        return n + (n + 7) // 8
+
+    def _kernel(self, verb: str, kind: str, like: Any) -> Any:
+        return launch.kernel(f"natural{'8' if self.bits == 8 else ''}_{verb}_{kind}", like)
+
+    def encode_into(self, x: Flat, wire: Any, stream: Stream) -> None:
+        run, nearest = self._kernel("encode", x.kind, wire), int(not self.unbiased)
+
+        def part(lo: int, hi: int) -> None:
+            run(x.data[lo:hi], hi - lo, self._cut(wire, lo, hi, x.kind), stream.key, stream.first + lo, stream.offset, nearest)
+
+        launch.parallel(part, x.n, self.grain)
+
+    def decode_into(self, wire: Any, out: Flat) -> None:
+        run = self._kernel("decode", out.kind, wire)
+        launch.parallel(lambda lo, hi: run(self._cut(wire, lo, hi, out.kind), hi - lo, out.data[lo:hi]), out.n, self.grain)
+
+    def add_into(self, wire: Any, acc: Any, kind: str, weight: float = 1.0) -> None:
+        run = self._kernel("add", kind, wire)
+        launch.parallel(lambda lo, hi: run(self._cut(wire, lo, hi, kind), hi - lo, acc[lo:hi], weight), acc.size, self.grain)
+
+    def reduce_into(self, terms: Terms, scale: float, out: Any, stream: Stream) -> None:
+        kind, own = terms.kind, terms.own
+        run, nearest = self._kernel("reduce", kind, out), int(not self.unbiased)
+
+        def part(lo: int, hi: int) -> None:
+            wires = [self._cut(wire, lo, hi, kind) for wire in terms.wires]
+            mine = None if own is None else own.data[lo:hi]
+            run(wires, len(wires), terms.position, mine, hi - lo, scale, self._cut(out, lo, hi, kind),
+                stream.key, stream.first + lo, stream.offset, nearest)  # fmt: skip
+
+        launch.parallel(part, terms.n, self.grain)
+
+    def _cut(self, wire: Any, lo: int, hi: int, kind: str) -> Any:
+        return wire[self.size(lo, kind) : self.size(hi, kind)]

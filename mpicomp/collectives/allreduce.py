@@ -1,0 +1,62 @@
+"""Allreduce: every rank gets the sum (or the mean) of all ranks' arrays, with the same bits."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+from mpi4py import MPI
+
+from .. import agreement, buffers, planning
+from ..arrays import KINDS, Flat
+from ..engine import Run
+from ..job import Randomness, Reduction
+from ..ports.mpi import MPIPort, port_of
+from ..settings import Settings
+
+
+class Call:
+    """One Allreduce with its arguments checked: a plan and, unless that is raw, everything to start it (again)."""
+
+    def __init__(self, port: MPIPort, settings: Settings, x: Flat, out: Flat, mean: bool = False):
+        self.port, self.x, self.out = port, x, out
+        self.plan = planning.choose(settings, x.n, x.kind, port.size)
+        self.settings = self.plan.settings
+        self.scale = 1.0 / port.size if mean else 1.0
+        self.signature = (
+            f"Allreduce({'mean' if mean else 'sum'} of {x.n} {KINDS[x.kind].label}, codec={self.settings.codec}, "
+            f"down={self.settings.down}, algorithm={self.plan.algorithm}, seed={settings.seed}, segment={self.plan.segment})"
+        )
+        self.digest = agreement.digest(self.signature)
+
+    def start(self, seed: int, call: int) -> Run:
+        """A new Run; `call` numbers the calls of one communicator, so that each has random numbers of its own."""
+        port, settings = self.port, self.settings
+        tag = port.tag(self.digest)
+        randomness = Randomness(seed, call, port.rank, port.size)
+        job = Reduction(settings.codec, settings.down, self.x, self.out, self.scale, randomness, port.pool)
+        check = agreement.agree(port, self.signature, self.digest)
+        return Run(port, self.plan.lanes(port, job, tag), prologue=check, label=f"Allreduce #{port.calls}", tag=tag)
+
+
+def prepare(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op, settings: Callable[[], Settings], mean: bool = False) -> Optional[Call]:
+    """A checked Call, or None where the buffers or the operation are not for a codec.
+
+    A rank that finds its arguments wrong tells the others before it raises.
+    """
+    if op != MPI.SUM or not _floating(recvbuf):
+        return None
+    port = port_of(comm)
+    try:
+        flats = buffers.pair(sendbuf, recvbuf)
+        return None if flats is None else Call(port, settings(), *flats, mean)
+    except Exception as error:
+        port.fail(error)
+        raise
+
+
+def _floating(recvbuf: Any) -> bool:
+    """Whether this is data for a codec at all; leaves faults to be reported by who looks closer."""
+    try:
+        return buffers.flat(recvbuf, "recvbuf") is not None
+    except ValueError:
+        return True

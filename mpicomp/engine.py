@@ -1,0 +1,112 @@
+"""Drives schedules. Written once for blocking, non-blocking and persistent collectives, on MPI and in the simulator."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Callable, Iterable, Iterator, Optional
+
+
+class Run:
+    """One collective under way on one rank.
+
+    `prologue` runs alone; then the lanes, up to `depth` of them at a time, whichever is ready, older ones first.
+    Each is a generator that yields the messages it waits for. `finish` is called once when all are through.
+    """
+
+    def __init__(self, port: Any, lanes: Iterable[Iterator[Any]], depth: int = 4, prologue: Optional[Iterator[Any]] = None,
+                 finish: Optional[Callable[[], None]] = None, label: str = "", tag: Optional[int] = None):  # fmt: skip
+        self.port = port
+        self.label, self.tag = label, tag
+        self.done = False
+        self.error: Optional[BaseException] = None
+        self._waiting = iter(lanes)
+        self._depth = depth if prologue is None else 1
+        self._full_depth = depth
+        self._lanes: deque[tuple[Iterator[Any], Any]] = deque()
+        self._finish = finish
+        port.active.append(self)
+        if prologue is not None:
+            self._resume(prologue)
+
+    def advance(self) -> bool:
+        """Do the next thing that can be done without waiting; False if there is none."""
+        if self.done:
+            return False
+        try:
+            return self._advance()
+        except BaseException as error:
+            self.fail(error)
+            raise
+
+    def fail(self, error: BaseException) -> None:
+        """End this run with an error; whoever waits for it gets it."""
+        self.error = error
+        self._end()
+
+    def pending(self) -> list[Any]:
+        """Every message that a lane waits for."""
+        return [handle for _, handles in self._lanes for handle in handles]
+
+    def _advance(self) -> bool:
+        for index, (lane, handles) in enumerate(self._lanes):
+            if self.port.done(handles):
+                del self._lanes[index]
+                self._resume(lane, index)
+                return True
+        if len(self._lanes) < self._depth:
+            lane = next(self._waiting, None)  # type: ignore[arg-type]
+            if lane is not None:
+                self._resume(lane, len(self._lanes))
+                return True
+            if not self._lanes:
+                if self._finish is not None:
+                    self._finish()
+                self._end()
+                return True
+        return False
+
+    def _resume(self, lane: Iterator[Any], index: int = 0) -> None:
+        try:
+            self._lanes.insert(index, (lane, next(lane)))
+        except StopIteration:
+            self._depth = self._full_depth  # whatever ended, the prologue has
+
+    def _end(self) -> None:
+        self.done = True
+        self._lanes.clear()
+        self.port.active.remove(self)
+
+
+def wait(run: Run) -> None:
+    """Advance all runs of the port until this one is through."""
+    port = run.port
+    try:
+        while not run.done:
+            moved = False
+            for other in list(port.active):
+                moved = other.advance() or moved
+            if moved:
+                port.busy()
+            elif not run.done:
+                port.idle(run)
+    except BaseException as error:
+        port.fail(error)
+        raise
+    if run.error is not None:
+        raise run.error
+
+
+def test(run: Run) -> bool:
+    """Advance all runs of the port as far as they go without waiting; whether this one is through."""
+    port = run.port
+    try:
+        while not run.done and any([other.advance() for other in list(port.active)]):
+            pass
+        if not run.done:
+            port.idle(run)
+    except BaseException as error:
+        port.fail(error)
+        raise
+    if run.error is not None:
+        raise run.error
+    return run.done

@@ -1,0 +1,56 @@
+"""Collectives as functions on any array: a new array of the same kind comes back."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from mpi4py import MPI
+
+from . import arrays, buffers
+from .collectives.allreduce import prepare
+from .comm import Comm
+from .errors import CodecError
+
+
+def allreduce(x: Any, op: str = "sum", codec: Any = None, comm: Optional[MPI.Comm] = None, algorithm: Optional[str] = None,
+              seed: Optional[int] = None) -> Any:  # fmt: skip
+    """The sum or the mean of all ranks' x, as a new array like x. `comm` is COMM_WORLD unless given.
+
+    Without codec= it is that of `comm` if that is an mpicomp.Comm, else MPICOMP_CODEC or natural.
+    """
+    if op not in ("sum", "mean"):
+        raise ValueError(f"op={op!r} must be 'sum' or 'mean'")
+    comm, mean = compressed(comm), op == "mean"
+    out = arrays.empty_like(x)
+    call = prepare(comm, x, out, MPI.SUM, lambda: comm._settings.override(codec, algorithm, seed), mean)
+    if call is not None:
+        comm._complete(call, seed, lambda: _sum(comm, x, out, mean))
+    elif mean:
+        raise CodecError(f"a mean needs floating-point data, not {getattr(x, 'dtype', type(x).__name__)}")
+    else:
+        _sum(comm, x, out, mean)
+    return out
+
+
+def _sum(comm: Comm, x: Any, out: Any, mean: bool) -> None:
+    MPI.Intracomm.Allreduce(comm, arrays.detached(x), out)
+    if mean:
+        data = buffers.flat(out, "out").data  # type: ignore[union-attr]
+        data /= data.dtype.type(comm.size)
+
+
+def compressed(comm: Optional[MPI.Comm] = None) -> Comm:
+    """The mpicomp.Comm of a plain communicator: one for each, kept with it, so that its calls are counted."""
+    if isinstance(comm, Comm):
+        return comm
+    comm = MPI.COMM_WORLD if comm is None else comm
+    if not _KEYVAL:
+        _KEYVAL.append(MPI.Comm.Create_keyval())
+    kept = comm.Get_attr(_KEYVAL[0])
+    if kept is None:
+        kept = Comm(comm)
+        comm.Set_attr(_KEYVAL[0], kept)
+    return kept
+
+
+_KEYVAL: list[int] = []

@@ -1,0 +1,208 @@
+"""Virtual ranks in one process, with a virtual clock.
+
+The very schedules that run on MPI run here, for hundreds of ranks. Each host has one link; a message occupies the
+sender's side of it, then, `latency` later, the receiver's side, one message after the other. Arithmetic takes
+virtual time too (see Costs), one thing at a time on each rank.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import Any, Callable, Optional, Sequence
+
+from ..engine import Run
+from ..errors import RemoteError
+from ..job import Pool
+
+
+@dataclass(frozen=True)
+class Network:
+    """Seconds of latency and bytes a second of each host's link; ranks with the same node share one link and reach
+    each other at `local_bandwidth` (`nodes_of` ranks a node)."""
+
+    latency: float = 1e-5
+    bandwidth: float = 1.25e9
+    nodes_of: int = 1
+    local_latency: float = 1e-6
+    local_bandwidth: float = 1e10
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Bytes of decoded values a second for each sort of work; the default is free."""
+
+    encode: float = float("inf")
+    decode: float = float("inf")
+    reduce: float = float("inf")
+
+
+class Message:
+    """A send or a receive: `ready` is the virtual time at which it is through, None while that is unknown."""
+
+    __slots__ = ("buffer", "nbytes", "ready", "source")
+
+    def __init__(self, buffer: Any, source: int):
+        self.buffer = buffer
+        self.nbytes = getattr(buffer, "nbytes", 0)
+        self.ready: Optional[float] = None
+        self.source = source
+
+
+class SimPort:
+    """One virtual rank's end of a simulated network."""
+
+    def __init__(self, simulation: Simulation, rank: int):
+        self.simulation = simulation
+        self.rank, self.size = rank, simulation.size
+        self.now = 0.0
+        self.active: list[Run] = []
+        self.pool = simulation.pool
+        self.bytes_sent = 0
+        self.messages_sent = 0
+        self.calls = 0
+
+    def isend(self, buffer: Any, dest: int, tag: int) -> Message:
+        self.bytes_sent += buffer.nbytes
+        self.messages_sent += 1
+        return self.simulation.send(self, buffer, dest, tag)
+
+    def irecv(self, buffer: Any, source: int, tag: int) -> Message:
+        return self.simulation.receive(self, buffer, source, tag)
+
+    def done(self, handles: Sequence[Message]) -> bool:
+        return all(h.ready is not None and h.ready <= self.now for h in handles)
+
+    def tag(self, salt: int = 0) -> int:
+        self.calls += 1
+        return self.calls << 16
+
+    def spend(self, seconds: float) -> None:
+        """Let this rank's core be busy."""
+        self.now += seconds
+
+    def wakes(self) -> float:
+        """The earliest time at which something that this rank waits for is through; inf if none is known."""
+        return min((_ready(handles) for run in self.active for _, handles in run._lanes), default=float("inf"))
+
+
+class Simulation:
+    """`size` virtual ranks on a network. `run(begin)` starts begin(port) -> Run on each and returns the time it took."""
+
+    def __init__(self, size: int, network: Network = Network()):
+        self.size, self.network = size, network
+        self.pool = Pool()
+        self.ports = [SimPort(self, rank) for rank in range(size)]
+        self.failed: set[int] = set()  # ranks that never answer (fault injection)
+        self._sent: dict[Any, deque[Any]] = defaultdict(deque)
+        self._awaited: dict[Any, deque[Any]] = defaultdict(deque)
+        self._out = [0.0] * size  # when each link's two sides are free again
+        self._in = [0.0] * size
+
+    def run(self, begin: Callable[[SimPort], Run]) -> float:
+        """Seconds until the last rank is through. Raises RemoteError if ranks wait for messages that never come."""
+        start = max(port.now for port in self.ports)
+        for port in self.ports:
+            port.now = start
+        runs = [begin(port) for port in self.ports if port.rank not in self.failed]
+        queue = [(port.now, port.rank) for port in self.ports if port.rank not in self.failed]
+        heapq.heapify(queue)
+        self._queue = queue
+        while queue:
+            when, rank = heapq.heappop(queue)
+            port = self.ports[rank]
+            if when > port.now:
+                port.now = when
+            for run in list(port.active):
+                if run.advance():
+                    heapq.heappush(queue, (port.now, rank))
+                    break
+            else:
+                if port.active and port.wakes() < float("inf"):
+                    heapq.heappush(queue, (max(port.wakes(), port.now), rank))
+        if not all(run.done for run in runs):
+            waiting = {h.source for run in runs for h in run.pending() if h.ready is None}
+            raise RemoteError(f"no message ever came from ranks {sorted(waiting)}")
+        return max(port.now for port in self.ports) - start
+
+    def send(self, port: SimPort, buffer: Any, dest: int, tag: int) -> Message:
+        message = Message(buffer, port.rank)
+        message.ready = self._egress(port, dest, message.nbytes)
+        key = (port.rank, dest, tag)
+        self._sent[key].append((message, self._ingress(port, dest, message)))
+        self._match(key)
+        return message
+
+    def receive(self, port: SimPort, buffer: Any, source: int, tag: int) -> Message:
+        message = Message(buffer, source)
+        key = (source, port.rank, tag)
+        self._awaited[key].append((message, port.now))
+        self._match(key)
+        return message
+
+    def _match(self, key: Any) -> None:
+        if self._sent[key] and self._awaited[key]:
+            (sent, arrival), (awaited, posted) = self._sent[key].popleft(), self._awaited[key].popleft()
+            if sent.nbytes != awaited.nbytes:
+                raise RemoteError(f"rank {key[0]} sent {sent.nbytes} bytes to rank {key[1]}, which expects {awaited.nbytes}")
+            if hasattr(awaited.buffer, "dtype"):
+                awaited.buffer[:] = sent.buffer
+            awaited.ready = max(arrival, posted)
+            heapq.heappush(self._queue, (awaited.ready, key[1]))
+
+    def _link(self, rank: int) -> int:
+        return rank // self.network.nodes_of
+
+    def _egress(self, port: SimPort, dest: int, nbytes: int) -> float:
+        net = self.network
+        if self._link(port.rank) == self._link(dest):
+            return port.now + nbytes / net.local_bandwidth
+        link = self._link(port.rank)
+        self._out[link] = max(port.now, self._out[link]) + nbytes / net.bandwidth
+        return self._out[link]
+
+    def _ingress(self, port: SimPort, dest: int, message: Message) -> float:
+        net = self.network
+        assert message.ready is not None
+        if self._link(port.rank) == self._link(dest):
+            return message.ready + net.local_latency
+        wire, link = message.nbytes / net.bandwidth, self._link(dest)
+        self._in[link] = max(message.ready - wire + net.latency, self._in[link]) + wire
+        return self._in[link]
+
+
+def _ready(handles: Sequence[Message]) -> float:
+    """When all of these are through; inf if one of them is not known yet."""
+    latest = 0.0
+    for handle in handles:
+        if handle.ready is None:
+            return float("inf")
+        latest = max(latest, handle.ready)
+    return latest
+
+
+class Costed:
+    """A job whose work takes virtual time on its rank."""
+
+    def __init__(self, job: Any, port: SimPort, costs: Costs):
+        self._job, self._port, self._costs = job, port, costs
+        self._item = job.x.data.itemsize
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._job, name)
+
+    def _spend(self, n: int, rate: float) -> None:
+        self._port.spend(n * self._item / rate)
+
+    def encode(self, lo: int, hi: int) -> Any:
+        self._spend(hi - lo, self._costs.encode)
+        return self._job.encode(lo, hi)
+
+    def reduce(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int]) -> Any:
+        self._spend((hi - lo) * (len(wires) + 1), self._costs.reduce)
+        return self._job.reduce(lo, hi, wires, position)
+
+    def decode(self, wire: Any, lo: int, hi: int) -> None:
+        self._spend(hi - lo, self._costs.decode)
+        self._job.decode(wire, lo, hi)

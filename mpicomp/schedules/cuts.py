@@ -1,0 +1,26 @@
+"""How an array is cut: into one chunk for each owner, and every chunk into the same number of segments."""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+Cuts = List[Tuple[int, int]]
+
+
+def chunks(n: int, owners: int, grain: int) -> Cuts:
+    """n values for `owners` ranks: equal parts at multiples of grain; the last ones may be short or empty."""
+    share = -(-n // (owners * grain)) * grain if n else 0
+    return [(min(r * share, n), min((r + 1) * share, n)) for r in range(owners)]
+
+
+def segments(n: int, owners: int, grain: int, segment: int) -> List[Cuts]:
+    """The chunks cut into pieces of at most `segment` / owners values: one Cuts for each lane.
+
+    Who owns an element does not depend on `segment`, so neither do the bits of the result.
+    """
+    whole = chunks(n, owners, grain)
+    longest = whole[0][1] - whole[0][0] if n else 0
+    piece = max(segment // owners // grain, 1) * grain
+    lanes = -(-longest // piece)
+    piece = -(-longest // (max(lanes, 1) * grain)) * grain  # even lanes
+    return [[(min(lo + k * piece, hi), min(lo + (k + 1) * piece, hi)) for lo, hi in whole] for k in range(lanes)]

@@ -1,0 +1,75 @@
+"""The settings of a communicator or of one call: arguments first, then MPICOMP_* variables, then defaults."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any, Optional
+
+from .codecs import Codec, codec
+from .errors import Error
+from .schedules import ALLREDUCE
+
+ALGORITHMS = ("auto", "raw", *ALLREDUCE)
+
+
+class SettingError(Error, ValueError):
+    """A setting with an impossible value."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a collective travels: up-link and down-link codec, algorithm, seed, bytes of a segment (None: chosen)."""
+
+    codec: Codec
+    down: Codec
+    algorithm: str = "auto"
+    seed: int = 0
+    segment: Optional[int] = None
+
+    def override(self, codec: Any = None, algorithm: Optional[str] = None, seed: Optional[int] = None,
+                 segment: Optional[int] = None) -> Settings:  # fmt: skip
+        """These settings, with those that are not None replaced."""
+        changes: dict[str, Any] = {}
+        if codec is not None:
+            changes["codec"], changes["down"] = _pair(codec)
+        if algorithm is not None:
+            changes["algorithm"] = _algorithm(algorithm)
+        if seed is not None:
+            changes["seed"] = _integer("seed", seed)
+        if segment is not None:
+            changes["segment"] = _integer("segment", segment, least=1)
+        return replace(self, **changes) if changes else self
+
+
+def make(codec: Any = None, algorithm: Optional[str] = None, seed: Optional[int] = None, segment: Optional[int] = None) -> Settings:
+    """Settings from arguments, else from MPICOMP_CODEC, MPICOMP_ALGORITHM, MPICOMP_SEED, MPICOMP_SEGMENT, else the defaults."""
+    defaults = Settings(*_pair("natural"))
+    environment = {name: os.environ.get(f"MPICOMP_{name.upper()}") for name in ("codec", "algorithm", "seed", "segment")}
+    return defaults.override(**environment).override(codec, algorithm, seed, segment)  # type: ignore[arg-type]
+
+
+def _pair(spec: Any) -> tuple[Codec, Codec]:
+    """(up, down) from one codec or a pair of them."""
+    if isinstance(spec, (tuple, list)):
+        if len(spec) != 2:
+            raise SettingError(f"codec={spec!r} must be one codec or a pair (up, down)")
+        return codec(spec[0]), codec(spec[1])
+    one = codec(spec)
+    return one, one
+
+
+def _algorithm(name: str) -> str:
+    if name not in ALGORITHMS:
+        raise SettingError(f"no algorithm named {name!r} (known: {', '.join(ALGORITHMS)})")
+    return name
+
+
+def _integer(name: str, value: Any, least: Optional[int] = None) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        raise SettingError(f"{name}={value!r} must be a whole number") from None
+    if least is not None and number < least:
+        raise SettingError(f"{name}={value!r} must be at least {least}")
+    return number
