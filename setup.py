@@ -4,6 +4,7 @@ It links neither Python nor MPI. Without a working compiler the install goes on,
 CC and CFLAGS are respected; MPICOMP_SANITIZE=address,undefined builds with those sanitizers.
 Names, versions and dependencies are in setup.cfg.
 """
+
 import os
 import platform
 import shlex
@@ -90,7 +91,7 @@ class PlatformWheel(bdist_wheel):
 
 setup(
     packages=find_packages(include=["mpicomp", "mpicomp.*"]) + ["mpicomp.kernels"],
-    package_dir={"mpicomp.kernels": "kernels"},         # top-level in a clone only
+    package_dir={"mpicomp.kernels": "kernels"},  # top-level in a clone only
     package_data={"mpicomp": ["py.typed"], "mpicomp.kernels": ["*.h", "cpu/*.[ch]", "cuda/*"]},
     ext_modules=[Extension("mpicomp.libmpicomp", SOURCES, depends=HEADERS, optional=True)],
     cmdclass={"build_ext": BuildLibrary, "bdist_wheel": PlatformWheel},

@@ -190,6 +190,8 @@ def as_wire(wire: Any) -> Any:
     if is_cupy(wire):
         return wire.reshape(-1).view("u1")
     try:
-        return np.frombuffer(memoryview(wire).cast("B") if not isinstance(wire, np.ndarray) else wire.reshape(-1).view("u1"), "u1")
+        return np.frombuffer(
+            memoryview(wire).cast("B") if not isinstance(wire, np.ndarray) else wire.reshape(-1).view("u1"), "u1"
+        )
     except (TypeError, ValueError) as error:
         raise BufferError(f"wire must be contiguous bytes, not {type(wire).__name__} ({error})") from None

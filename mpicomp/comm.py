@@ -24,8 +24,15 @@ class Comm(MPI.Intracomm):
     _calls: int
     _untouched: set[tuple[str, int]]
 
-    def __new__(cls, comm: Optional[MPI.Comm] = None, codec: Any = None, *, algorithm: Optional[str] = None,
-                seed: Optional[int] = None, segment: Optional[int] = None) -> Comm:  # fmt: skip
+    def __new__(
+        cls,
+        comm: Optional[MPI.Comm] = None,
+        codec: Any = None,
+        *,
+        algorithm: Optional[str] = None,
+        seed: Optional[int] = None,
+        segment: Optional[int] = None,
+    ) -> Comm:
         self = super().__new__(cls, comm)
         if isinstance(comm, Comm):
             self._settings = comm._settings.override(codec, algorithm, seed, segment)
@@ -40,8 +47,16 @@ class Comm(MPI.Intracomm):
         """The up-link codec of this communicator."""
         return self._settings.codec
 
-    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = _SUM, codec: Any = None, algorithm: Optional[str] = None,
-                  seed: Optional[int] = None, segment: Optional[int] = None) -> None:  # fmt: skip
+    def Allreduce(
+        self,
+        sendbuf: Any,
+        recvbuf: Any,
+        op: MPI.Op = _SUM,
+        codec: Any = None,
+        algorithm: Optional[str] = None,
+        seed: Optional[int] = None,
+        segment: Optional[int] = None,
+    ) -> None:
         """The sum of all ranks' arrays, on every rank. Settings given here hold for this call only."""
         try:  # the fast way for small arrays of a shape seen before: costs a quarter of a microsecond
             if (recvbuf.dtype.char, recvbuf.size) in self._untouched and codec is algorithm is None:
@@ -61,16 +76,33 @@ class Comm(MPI.Intracomm):
         if call.plan.algorithm == "raw":
             raw()
 
-    def Iallreduce(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = _SUM, codec: Any = None, algorithm: Optional[str] = None,
-                   seed: Optional[int] = None, segment: Optional[int] = None) -> Any:  # fmt: skip
+    def Iallreduce(
+        self,
+        sendbuf: Any,
+        recvbuf: Any,
+        op: MPI.Op = _SUM,
+        codec: Any = None,
+        algorithm: Optional[str] = None,
+        seed: Optional[int] = None,
+        segment: Optional[int] = None,
+    ) -> Any:
         """As Allreduce, without waiting. The first call on a communicator waits until all ranks have made it."""
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None or call.plan.algorithm == "raw":
             return super().Iallreduce(sendbuf, recvbuf, op)
         return Request(call.start(*self._number(call.settings.seed, seed)))
 
-    def Allreduce_init(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = _SUM, info: MPI.Info = MPI.INFO_NULL, codec: Any = None,
-                       algorithm: Optional[str] = None, seed: Optional[int] = None, segment: Optional[int] = None) -> Any:  # fmt: skip
+    def Allreduce_init(
+        self,
+        sendbuf: Any,
+        recvbuf: Any,
+        op: MPI.Op = _SUM,
+        info: MPI.Info = MPI.INFO_NULL,
+        codec: Any = None,
+        algorithm: Optional[str] = None,
+        seed: Optional[int] = None,
+        segment: Optional[int] = None,
+    ) -> Any:
         """As Allreduce, to be started again and again with the same buffers."""
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None or call.plan.algorithm == "raw":
@@ -84,7 +116,9 @@ class Comm(MPI.Intracomm):
 
         return Prequest(begin)
 
-    def plan(self, x: Any, codec: Any = None, algorithm: Optional[str] = None, segment: Optional[int] = None) -> planning.Plan:
+    def plan(
+        self, x: Any, codec: Any = None, algorithm: Optional[str] = None, segment: Optional[int] = None
+    ) -> planning.Plan:
         """What Allreduce would do for x, and why. Local; sends nothing."""
         flat = buffers.flat(x, "x")
         if flat is None:

@@ -13,8 +13,16 @@ class Run:
     Each is a generator that yields the messages it waits for. `finish` is called once when all are through.
     """
 
-    def __init__(self, port: Any, lanes: Iterable[Iterator[Any]], depth: int = 4, prologue: Optional[Iterator[Any]] = None,
-                 finish: Optional[Callable[[], None]] = None, label: str = "", tag: Optional[int] = None):  # fmt: skip
+    def __init__(
+        self,
+        port: Any,
+        lanes: Iterable[Iterator[Any]],
+        depth: int = 4,
+        prologue: Optional[Iterator[Any]] = None,
+        finish: Optional[Callable[[], None]] = None,
+        label: str = "",
+        tag: Optional[int] = None,
+    ):
         self.port = port
         self.label, self.tag = label, tag
         self.done = False
@@ -35,12 +43,13 @@ class Run:
         try:
             return self._advance()
         except BaseException as error:
-            self.fail(error)
+            self.abandon(error)
             raise
 
-    def fail(self, error: BaseException) -> None:
-        """End this run with an error; whoever waits for it gets it."""
+    def abandon(self, error: BaseException) -> None:
+        """End with an error, which whoever waits for this run gets. The port keeps what messages under way still use."""
         self.error = error
+        self.port.ruins.append(self._lanes)
         self._end()
 
     def pending(self) -> list[Any]:
@@ -73,7 +82,6 @@ class Run:
 
     def _end(self) -> None:
         self.done = True
-        self._lanes.clear()
         self.port.active.remove(self)
 
 

@@ -12,8 +12,14 @@ from .comm import Comm
 from .errors import CodecError
 
 
-def allreduce(x: Any, op: str = "sum", codec: Any = None, comm: Optional[MPI.Comm] = None, algorithm: Optional[str] = None,
-              seed: Optional[int] = None) -> Any:  # fmt: skip
+def allreduce(
+    x: Any,
+    op: str = "sum",
+    codec: Any = None,
+    comm: Optional[MPI.Comm] = None,
+    algorithm: Optional[str] = None,
+    seed: Optional[int] = None,
+) -> Any:
     """The sum or the mean of all ranks' x, as a new array like x. `comm` is COMM_WORLD unless given.
 
     Without codec= it is that of `comm` if that is an mpicomp.Comm, else MPICOMP_CODEC or natural.
@@ -46,7 +52,7 @@ def compressed(comm: Optional[MPI.Comm] = None) -> Comm:
     comm = MPI.COMM_WORLD if comm is None else comm
     if not _KEYVAL:
         _KEYVAL.append(MPI.Comm.Create_keyval())
-    kept = comm.Get_attr(_KEYVAL[0])
+    kept: Any = comm.Get_attr(_KEYVAL[0])
     if kept is None:
         kept = Comm(comm)
         comm.Set_attr(_KEYVAL[0], kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import Any, Iterator, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -50,7 +50,9 @@ class Randomness(NamedTuple):
         """The stream for elements from `first` on. Correlated codecs share one stream, shifted by the rank."""
         if not codec.correlated or stage != UP:
             return Stream(stream_key(self.seed, self.call, self.rank, stage), first)
-        shuffle = np.random.Generator(np.random.Philox(stream_key(self.seed, self.call, 0, SHUFFLE))).permutation(self.size)
+        shuffle = np.random.Generator(np.random.Philox(stream_key(self.seed, self.call, 0, SHUFFLE))).permutation(
+            self.size
+        )
         return Stream(stream_key(self.seed, self.call, 0, stage), first, (int(shuffle[self.rank]) << 32) // self.size)
 
 
@@ -93,6 +95,12 @@ class Reduction:
         else:
             self.down.encode_into(as_kind(self.codec.total(terms, self.scale), self.kind), out, stream)
         return out
+
+    def copy(self) -> Iterator[Any]:
+        """The whole collective where this rank is alone: exact."""
+        if self.x is not self.out:
+            self.out.data[:] = self.x.data
+        yield ()
 
     def decode(self, wire: Any, lo: int, hi: int) -> None:
         """A sum into the result."""

@@ -5,6 +5,7 @@ pointers, releases the GIL and gives the same bytes at every level. A call costs
 
 MPICOMP_CPU=v4|v3|v1|reference chooses the level; MPICOMP_NUM_THREADS (1) is how many threads `parallel` uses.
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -21,7 +22,7 @@ from . import reference
 
 LIBRARY = Path(__file__).with_name("libmpicomp.so")
 LEVELS = (4, 3, 1)
-LEAST = 1 << 18                     # elements that make a thread worth its start: 1 MB of float32
+LEAST = 1 << 18  # elements that make a thread worth its start: 1 MB of float32
 
 # The arguments of each kernel, in order. What a name stands for in C is said below.
 ARGUMENTS = {
@@ -33,10 +34,15 @@ ARGUMENTS = {
     "round": "acc n out",
 }
 SCALARS = {
-    "n": ctypes.c_int64, "p": ctypes.c_int32, "position": ctypes.c_int32, "nearest": ctypes.c_int32,
-    "key": ctypes.c_uint64, "first": ctypes.c_uint64, "offset": ctypes.c_uint32,
+    "n": ctypes.c_int64,
+    "p": ctypes.c_int32,
+    "position": ctypes.c_int32,
+    "nearest": ctypes.c_int32,
+    "key": ctypes.c_uint64,
+    "first": ctypes.c_uint64,
+    "offset": ctypes.c_uint32,
 }
-STORED = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}      # bytes of x, own and out; acc has 4, or 8 for f64
+STORED = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}  # bytes of x, own and out; acc has 4, or 8 for f64
 
 
 def kernel(name: str, like: Any = None) -> Callable[..., None]:
@@ -71,7 +77,9 @@ def _library() -> ctypes.CDLL | None:
         warnings.warn(
             f"mpicomp runs without its C library ({error}) and is much slower; "
             "install a C compiler and mpicomp again (in a clone: python setup.py build_ext --inplace)",
-            RuntimeWarning, stacklevel=5)
+            RuntimeWarning,
+            stacklevel=5,
+        )
         return None
 
 
@@ -101,10 +109,22 @@ def _call(function: Any, name: str) -> Callable[..., None]:
     return call
 
 
+def describe() -> str:
+    """Which kernels are in use, for people."""
+    wanted = os.environ.get("MPICOMP_CPU", "")
+    library = None if wanted == "reference" else _library()
+    if library is None:
+        return "NumPy reference (slow)"
+    level = int(wanted[1:]) if wanted else library.mc_cpu_level()
+    return {4: "C, AVX-512", 3: "C, AVX2", 1: "C, portable"}[level]
+
+
 def _address(array: np.ndarray, name: str, itemsize: int, least: int) -> int:
     if array.itemsize != itemsize or array.size < least or not array.flags.c_contiguous:
-        raise TypeError(f"{name}: needs a contiguous array of {itemsize}-byte items, {least} or more; "
-                        f"got {array.dtype} {array.shape} with strides {array.strides}")
+        raise TypeError(
+            f"{name}: needs a contiguous array of {itemsize}-byte items, {least} or more; "
+            f"got {array.dtype} {array.shape} with strides {array.strides}"
+        )
     return array.ctypes.data
 
 

@@ -19,7 +19,8 @@ MPI_SUMS = ("f32", "f64")  # what every MPI can add itself
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done for n values of a kind on p ranks, and why. `algorithm` "raw" is MPI's own collective."""
+    """What is done for n values of a kind on p ranks, and why. `algorithm` "raw" is MPI's own collective,
+    "copy" is for a rank that is alone."""
 
     algorithm: str
     why: str
@@ -31,7 +32,9 @@ class Plan:
 
     def lanes(self, port: Any, job: Any, tag: int) -> Iterator[Iterator[Any]]:
         """The schedule of each segment, to be run by the engine; none where the plan is raw."""
-        if self.algorithm == "raw":
+        if self.algorithm == "copy":
+            yield job.copy()
+        if self.algorithm in ("copy", "raw"):
             return
         grain = max(self.settings.codec.grain, self.settings.down.grain)
         segment = self.segment // KINDS[self.kind].storage.itemsize
@@ -54,7 +57,7 @@ class Plan:
     @property
     def expected_error(self) -> Optional[float]:
         """A bound on the relative error (rms) of the sum of p independent arrays of the same size, where codecs state one."""
-        if self.algorithm == "raw" or self.p == 1:
+        if self.algorithm in ("copy", "raw"):
             return 0.0
         up, down = self.settings.codec.omega(self.n), self.settings.down.omega(self.n)
         return (up * (self.p - 1) / self.p + down * (1 + up)) ** 0.5
@@ -66,7 +69,9 @@ class Plan:
         ]
         if self.algorithm != "raw":
             lines.append(f"codec: {self.settings.codec}, down {self.settings.down}; segments of {self.segment:,} bytes")
-        lines.append(f"each rank sends about {self.wire_bytes:,} bytes; relative error of the sum at most {self.expected_error:.2g} (rms)")
+        lines.append(
+            f"each rank sends about {self.wire_bytes:,} bytes; relative error of the sum at most {self.expected_error:.2g} (rms)"
+        )
         return "\n".join(lines)
 
 
@@ -78,6 +83,8 @@ def choose(settings: Settings, n: int, kind: str, p: int) -> Plan:
     def plan(algorithm: str, why: str) -> Plan:
         return Plan(algorithm, why, n, kind, p, settings, settings.segment or SEGMENT)
 
+    if p == 1:
+        return plan("copy", "there is one rank")
     if settings.algorithm not in ("auto", "raw"):
         return plan(settings.algorithm, "it was asked for")
     if kind not in MPI_SUMS:
@@ -88,8 +95,6 @@ def choose(settings: Settings, n: int, kind: str, p: int) -> Plan:
         return plan("raw", "the codec is raw")
     if kind not in settings.codec.kinds or kind not in settings.down.kinds:
         return plan("raw", f"codec {settings.codec} cannot carry {KINDS[kind].label}")
-    if p == 1:
-        return plan("raw", "there is one rank")
     floor = int(os.environ.get("MPICOMP_FLOOR", FLOOR))
     if nbytes < floor:
         return plan("raw", f"it is under {floor:,} bytes")

@@ -27,8 +27,13 @@ class Settings:
     seed: int = 0
     segment: Optional[int] = None
 
-    def override(self, codec: Any = None, algorithm: Optional[str] = None, seed: Optional[int] = None,
-                 segment: Optional[int] = None) -> Settings:  # fmt: skip
+    def override(
+        self,
+        codec: Any = None,
+        algorithm: Optional[str] = None,
+        seed: Optional[int] = None,
+        segment: Optional[int] = None,
+    ) -> Settings:
         """These settings, with those that are not None replaced."""
         changes: dict[str, Any] = {}
         if codec is not None:
@@ -42,10 +47,14 @@ class Settings:
         return replace(self, **changes) if changes else self
 
 
-def make(codec: Any = None, algorithm: Optional[str] = None, seed: Optional[int] = None, segment: Optional[int] = None) -> Settings:
+def make(
+    codec: Any = None, algorithm: Optional[str] = None, seed: Optional[int] = None, segment: Optional[int] = None
+) -> Settings:
     """Settings from arguments, else from MPICOMP_CODEC, MPICOMP_ALGORITHM, MPICOMP_SEED, MPICOMP_SEGMENT, else the defaults."""
     defaults = Settings(*_pair("natural"))
-    environment = {name: os.environ.get(f"MPICOMP_{name.upper()}") for name in ("codec", "algorithm", "seed", "segment")}
+    environment = {
+        name: os.environ.get(f"MPICOMP_{name.upper()}") for name in ("codec", "algorithm", "seed", "segment")
+    }
     return defaults.override(**environment).override(codec, algorithm, seed, segment)  # type: ignore[arg-type]
 
 

@@ -21,8 +21,17 @@ class Result(NamedTuple):
     bytes_sent: list[int]
 
 
-def allreduce(xs: Sequence[Any], op: str = "sum", codec: Any = None, algorithm: str = "direct", seed: int = 0, call: int = 0,
-              segment: Optional[int] = None, network: Network = Network(), costs: Costs = Costs()) -> Result:  # fmt: skip
+def allreduce(
+    xs: Sequence[Any],
+    op: str = "sum",
+    codec: Any = None,
+    algorithm: str = "direct",
+    seed: int = 0,
+    call: int = 0,
+    segment: Optional[int] = None,
+    network: Network = Network(),
+    costs: Costs = Costs(),
+) -> Result:
     """mpicomp.allreduce of one array for each virtual rank."""
     chosen = settings.make(codec, algorithm, seed, segment)
     simulation = Simulation(len(xs), network)

@@ -1,4 +1,5 @@
 """Every kernel in C, at every level that this processor has, against the NumPy reference, bit for bit."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -8,8 +9,13 @@ from mpicomp import launch, reference
 from mpicomp.reference import basic
 from mpicomp.reference.natural import EIGHT, NINE, SIX, TWELVE
 
-FORMATS = {("natural", "f32"): NINE, ("natural", "bf16"): NINE, ("natural", "f16"): SIX,
-           ("natural", "f64"): TWELVE, ("natural8", "f32"): EIGHT}
+FORMATS = {
+    ("natural", "f32"): NINE,
+    ("natural", "bf16"): NINE,
+    ("natural", "f16"): SIX,
+    ("natural", "f64"): TWELVE,
+    ("natural8", "f32"): EIGHT,
+}
 STORED = {"f32": np.float32, "f64": np.float64, "f16": np.uint16, "bf16": np.uint16}
 KEY = 0x0123456789ABCDEF
 LENGTHS = [*range(201), 511, 512, 513, 1023, 1024, 1025, 65_537, 100_001]
@@ -96,7 +102,7 @@ def test_every_length_is_the_reference_and_stays_in_bounds(compiled, codec, kind
     for n in LENGTHS:
         x = typical(kind, n, n)
         size = FORMATS[codec, kind].size(n)
-        room = np.full(size + 3, 0xEE, np.uint8)            # an odd address, and a guard on each side
+        room = np.full(size + 3, 0xEE, np.uint8)  # an odd address, and a guard on each side
         wire = encoded(compiled, codec, kind, x, room=room[1:-2])
         assert room[0] == room[-1] == room[-2] == 0xEE
         assert np.array_equal(wire, encoded(reference.find, codec, kind, x))
@@ -150,7 +156,7 @@ def test_threads_do_not_change_the_bytes(compiled, monkeypatch, threads):
     monkeypatch.setenv("MPICOMP_NUM_THREADS", str(threads))
     x = typical("f32", 3 * launch.LEAST + 77, 4)
     wire, encode = np.empty(NINE.size(x.size), np.uint8), compiled("natural_encode_f32")
-    launch.parallel(lambda lo, hi: encode(x[lo:hi], hi - lo, wire[NINE.size(lo):], KEY, lo, 0, 0), x.size, 64)
+    launch.parallel(lambda lo, hi: encode(x[lo:hi], hi - lo, wire[NINE.size(lo) :], KEY, lo, 0, 0), x.size, 64)
     assert np.array_equal(wire, encoded(compiled, "natural", "f32", x))
 
 
@@ -167,12 +173,12 @@ def test_scale_add_is_the_reference(compiled, kind):
 @pytest.mark.parametrize("kind", STORED)
 def test_rounding_sums_is_the_reference(compiled, kind):
     acc = special("f64" if kind == "f64" else "f32")
-    if kind in ("f16", "bf16"):           # every value, the midpoints between, and their neighbours
+    if kind in ("f16", "bf16"):  # every value, the midpoints between, and their neighbours
         every = getattr(basic, f"widen_{kind}")(special(kind))
         middle = every.view(np.uint32) + np.uint32(1 << (12 if kind == "f16" else 15))
         around = [(middle + np.uint32(d)).view(np.float32) for d in (0, 1, 0xFFFFFFFF)]
         acc = np.concatenate([acc, every, *around])
-        small = np.arange(1 << 12, dtype=np.float32) * np.float32(2.0 ** -26)
+        small = np.arange(1 << 12, dtype=np.float32) * np.float32(2.0**-26)
         acc = np.concatenate([acc, small, -small])
     got, want = np.empty(acc.size, STORED[kind]), np.empty(acc.size, STORED[kind])
     compiled(f"round_{kind}")(acc, acc.size, got)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -41,10 +41,11 @@ class Codec:
     arrays, allocate no wires and check nothing.
     """
 
-    name: ClassVar[str] = ""
-    kinds: ClassVar[Sequence[str]] = tuple(KINDS)
-    unbiased: ClassVar[bool] = False
-    correlated: ClassVar[bool] = False
+    # Class attributes, not settings: no annotation, so that they are no fields.
+    name = ""
+    kinds = tuple(KINDS)
+    unbiased = False
+    correlated = False
 
     def __init_subclass__(cls, name: Optional[str] = None, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -71,7 +72,9 @@ class Codec:
         flat = self._flatten(result, "like" if out is None else "out", writable=True)
         wire, expected = arrays.as_wire(wire), self.size(flat.n, flat.kind)
         if wire.size != expected:
-            raise WireError(f"wire has {wire.size} bytes; {self} writes {expected} for {flat.n} values of {KINDS[flat.kind].label}")
+            raise WireError(
+                f"wire has {wire.size} bytes; {self} writes {expected} for {flat.n} values of {KINDS[flat.kind].label}"
+            )
         self.decode_into(wire, flat)
         return result
 
@@ -84,7 +87,11 @@ class Codec:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        settings = [f"{f.name}={_plain(getattr(self, f.name))}" for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]
+        settings = [
+            f"{f.name}={_plain(getattr(self, f.name))}"
+            for f in dataclasses.fields(self)
+            if getattr(self, f.name) != f.default
+        ]
         return f"{self.name}:{','.join(settings)}" if settings else self.name
 
     # What a codec defines

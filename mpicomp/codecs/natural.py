@@ -69,17 +69,29 @@ class Natural(Codec, name="natural"):
         run, nearest = self._kernel("encode", x.kind, wire), int(not self.unbiased)
 
         def part(lo: int, hi: int) -> None:
-            run(x.data[lo:hi], hi - lo, self._cut(wire, lo, hi, x.kind), stream.key, stream.first + lo, stream.offset, nearest)
+            run(
+                x.data[lo:hi],
+                hi - lo,
+                self._cut(wire, lo, hi, x.kind),
+                stream.key,
+                stream.first + lo,
+                stream.offset,
+                nearest,
+            )
 
         launch.parallel(part, x.n, self.grain)
 
     def decode_into(self, wire: Any, out: Flat) -> None:
         run = self._kernel("decode", out.kind, wire)
-        launch.parallel(lambda lo, hi: run(self._cut(wire, lo, hi, out.kind), hi - lo, out.data[lo:hi]), out.n, self.grain)
+        launch.parallel(
+            lambda lo, hi: run(self._cut(wire, lo, hi, out.kind), hi - lo, out.data[lo:hi]), out.n, self.grain
+        )
 
     def add_into(self, wire: Any, acc: Any, kind: str, weight: float = 1.0) -> None:
         run = self._kernel("add", kind, wire)
-        launch.parallel(lambda lo, hi: run(self._cut(wire, lo, hi, kind), hi - lo, acc[lo:hi], weight), acc.size, self.grain)
+        launch.parallel(
+            lambda lo, hi: run(self._cut(wire, lo, hi, kind), hi - lo, acc[lo:hi], weight), acc.size, self.grain
+        )
 
     def reduce_into(self, terms: Terms, scale: float, out: Any, stream: Stream) -> None:
         kind, own = terms.kind, terms.own
@@ -88,8 +100,19 @@ class Natural(Codec, name="natural"):
         def part(lo: int, hi: int) -> None:
             wires = [self._cut(wire, lo, hi, kind) for wire in terms.wires]
             mine = None if own is None else own.data[lo:hi]
-            run(wires, len(wires), terms.position, mine, hi - lo, scale, self._cut(out, lo, hi, kind),
-                stream.key, stream.first + lo, stream.offset, nearest)  # fmt: skip
+            run(
+                wires,
+                len(wires),
+                terms.position,
+                mine,
+                hi - lo,
+                scale,
+                self._cut(out, lo, hi, kind),
+                stream.key,
+                stream.first + lo,
+                stream.offset,
+                nearest,
+            )
 
         launch.parallel(part, terms.n, self.grain)
 

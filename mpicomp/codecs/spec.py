@@ -63,7 +63,9 @@ def _value(key: str, text: str, annotation: Any) -> Any:
                 return make(text)
             except ValueError:
                 if "str" not in wanted and not (mark == "int" and "float" in wanted):
-                    raise CodecError(f"setting {key}={text!r} must be {'a whole number' if make is int else 'a number'}") from None
+                    raise CodecError(
+                        f"setting {key}={text!r} must be {'a whole number' if make is int else 'a number'}"
+                    ) from None
     return text
 
 

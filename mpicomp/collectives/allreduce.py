@@ -38,7 +38,9 @@ class Call:
         return Run(port, self.plan.lanes(port, job, tag), prologue=check, label=f"Allreduce #{port.calls}", tag=tag)
 
 
-def prepare(comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op, settings: Callable[[], Settings], mean: bool = False) -> Optional[Call]:
+def prepare(
+    comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op, settings: Callable[[], Settings], mean: bool = False
+) -> Optional[Call]:
     """A checked Call, or None where the buffers or the operation are not for a codec.
 
     A rank that finds its arguments wrong tells the others before it raises.

@@ -17,8 +17,8 @@ from ..errors import DisagreementError, RemoteError, TimeoutError
 from ..job import Pool
 
 _NOTICE = 0  # the tag of failure notices; all other tags are larger
-_LANE_BITS = 12
-_SALT_BITS = 8
+_LANE_BITS = 10  # cuts.MOST lanes of a call
+_SALT_BITS = 12
 _TEXT = 1024  # bytes of a notice
 _LOOK_EVERY = 0.002  # seconds between two looks for trouble while idle
 
@@ -37,11 +37,12 @@ class MPIPort:
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank, self.size = self.comm.rank, self.comm.size
         self.active: list[Any] = []
+        self.ruins: list[Any] = []
         self.agreed: set[int] = set()
         self.pool = Pool()
         self.calls = 0
         self.broken = False
-        self._call_bits = int(self.comm.Get_attr(MPI.TAG_UB)).bit_length() - _LANE_BITS - _SALT_BITS
+        self._call_bits = int(self.comm.Get_attr(MPI.TAG_UB) or 32767).bit_length() - _LANE_BITS - _SALT_BITS
         self._timeout = float(os.environ.get("MPICOMP_TIMEOUT", "inf"))
         self._idle_since: Optional[float] = None
         self._next_look = 0.0
@@ -65,7 +66,9 @@ class MPIPort:
             return MPI.Request.Testall(handles)
         except MPI.Exception as error:
             if error.Get_error_class() in (MPI.ERR_TRUNCATE, MPI.ERR_IN_STATUS):
-                raise DisagreementError("a peer sent a message of another length: the ranks called this collective with different arguments") from None
+                raise DisagreementError(
+                    "a peer sent a message of another length: the ranks called this collective with different arguments"
+                ) from None
             raise
 
     def busy(self) -> None:
@@ -95,12 +98,15 @@ class MPIPort:
         if self.broken or getattr(error, "settled", False):
             return
         self.broken = True
-        if not isinstance(error, (RemoteError, DisagreementError)):
+        _GRAVES.append(self)
+        for run in list(self.active):
+            run.abandon(error)
+        if not isinstance(error, RemoteError):
             text = f"{type(error).__name__}: {error}".encode()[: _TEXT - 1]
             notice = np.frombuffer(text.ljust(_TEXT, b"\0"), np.uint8)
-            self._notices = [self.comm.Isend([notice, MPI.BYTE], r, _NOTICE) for r in range(self.size) if r != self.rank]
-        for run in list(self.active):
-            run.fail(error)
+            self._notices = [
+                self.comm.Isend([notice, MPI.BYTE], r, _NOTICE) for r in range(self.size) if r != self.rank
+            ]
 
     def free(self) -> None:
         """Release the private communicator. A broken one may have messages under way and is left to MPI_Finalize."""
@@ -112,17 +118,22 @@ class MPIPort:
         if self.comm.Iprobe(MPI.ANY_SOURCE, _NOTICE, status):
             notice = np.zeros(_TEXT, np.uint8)
             self.comm.Recv([notice, MPI.BYTE], status.source, _NOTICE)
-            raise RemoteError(f"rank {status.source} failed: {notice.tobytes().rstrip(bytes(1)).decode(errors='replace')}")
+            raise RemoteError(
+                f"rank {status.source} failed: {notice.tobytes().rstrip(bytes(1)).decode(errors='replace')}"
+            )
         if self.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status) and self._contradicts(run, status.tag):
-            raise DisagreementError(f"rank {status.source} takes part in this collective with other arguments than rank {self.rank}")
+            raise DisagreementError(
+                f"rank {status.source} takes part in this collective with other arguments than rank {self.rank}"
+            )
         if waited > self._timeout:
-            raise TimeoutError(f"{run.label}: no answer for {waited:.1f} s (MPICOMP_TIMEOUT={self._timeout:g}) from {_silent(run)}")
+            raise TimeoutError(
+                f"{run.label}: no answer for {waited:.1f} s (MPICOMP_TIMEOUT={self._timeout:g}) from {_silent(run)}"
+            )
 
     def _contradicts(self, run: Any, tag: int) -> bool:
         """Whether a message nobody asked for belongs to the same call of a peer, made with other arguments."""
         shift = _SALT_BITS + _LANE_BITS
         return run.tag is not None and tag >> shift == run.tag >> shift and tag >> _LANE_BITS != run.tag >> _LANE_BITS
-
 
 
 def _silent(run: Any) -> str:
@@ -133,7 +144,7 @@ def _silent(run: Any) -> str:
 def port_of(comm: MPI.Comm) -> MPIPort:
     """The port of a communicator: made on first use (collective), kept with it, freed with it."""
     keyval = _keyval()
-    port = comm.Get_attr(keyval)
+    port: Any = comm.Get_attr(keyval)
     if port is None or port.broken:
         port = MPIPort(comm)
         comm.Set_attr(keyval, port)
@@ -141,6 +152,7 @@ def port_of(comm: MPI.Comm) -> MPIPort:
 
 
 _KEYVAL: list[int] = []
+_GRAVES: list[Any] = []  # failed ports, with their ruins: MPI may still write into the buffers of messages under way
 
 
 def _keyval() -> int:

@@ -58,6 +58,7 @@ class SimPort:
         self.rank, self.size = rank, simulation.size
         self.now = 0.0
         self.active: list[Run] = []
+        self.ruins: list[Any] = []
         self.pool = simulation.pool
         self.bytes_sent = 0
         self.messages_sent = 0
@@ -145,7 +146,9 @@ class Simulation:
         if self._sent[key] and self._awaited[key]:
             (sent, arrival), (awaited, posted) = self._sent[key].popleft(), self._awaited[key].popleft()
             if sent.nbytes != awaited.nbytes:
-                raise RemoteError(f"rank {key[0]} sent {sent.nbytes} bytes to rank {key[1]}, which expects {awaited.nbytes}")
+                raise RemoteError(
+                    f"rank {key[0]} sent {sent.nbytes} bytes to rank {key[1]}, which expects {awaited.nbytes}"
+                )
             if hasattr(awaited.buffer, "dtype"):
                 awaited.buffer[:] = sent.buffer
             awaited.ready = max(arrival, posted)

@@ -2,6 +2,7 @@
 
 Every kernel is here under its name without `mc_`, with the same arguments, arrays in place of pointers.
 """
+
 from __future__ import annotations
 
 import importlib

@@ -2,6 +2,7 @@
 
 float16 and bfloat16 are arrays of any 2-byte type, taken as bits. They are summed in float32.
 """
+
 from __future__ import annotations
 
 import numpy as np

@@ -3,6 +3,7 @@
 A kind is a wire format with a way to code a sum and to read a code. `encode`, `decode`, `add` and `reduce`
 are written once for all kinds; the kernels at the end give them their names.
 """
+
 from __future__ import annotations
 
 from functools import partial
@@ -136,15 +137,15 @@ class Window:
 
     def pack(self, v, r, wire):
         for at in range(0, v.size, 512):
-            block = v[at:at + 512]
+            block = v[at : at + 512]
             u = magnitude(block)
             top = np.where(u >= INF, 255, np.minimum(u + 0x7FFFFF >> 23, 254))
             base = int(np.where(u > INF, 0, top).max())
             s = max(base - 127, 0)
-            c = np.where(u >= INF, 127, np.minimum(level(u, r[at:at + 512], s), 254 - s))
+            c = np.where(u >= INF, 127, np.minimum(level(u, r[at : at + 512], s), 254 - s))
             start = at + at // 512
             wire[start] = base
-            wire[start + 1:start + 1 + block.size] = signed(c, np.signbit(block), np.isnan(block), 128)
+            wire[start + 1 : start + 1 + block.size] = signed(c, np.signbit(block), np.isnan(block), 128)
 
     def unpack(self, wire, n):
         index = np.arange(n)

@@ -1,4 +1,5 @@
 """Random numbers by counting, as in kernels/rng.h, and the keys of their streams."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -13,6 +13,9 @@ def chunks(n: int, owners: int, grain: int) -> Cuts:
     return [(min(r * share, n), min((r + 1) * share, n)) for r in range(owners)]
 
 
+MOST = 1000  # segments of one call: each has a tag of its own
+
+
 def segments(n: int, owners: int, grain: int, segment: int) -> List[Cuts]:
     """The chunks cut into pieces of at most `segment` / owners values: one Cuts for each lane.
 
@@ -21,6 +24,6 @@ def segments(n: int, owners: int, grain: int, segment: int) -> List[Cuts]:
     whole = chunks(n, owners, grain)
     longest = whole[0][1] - whole[0][0] if n else 0
     piece = max(segment // owners // grain, 1) * grain
-    lanes = -(-longest // piece)
+    lanes = min(-(-longest // piece), MOST)
     piece = -(-longest // (max(lanes, 1) * grain)) * grain  # even lanes
     return [[(min(lo + k * piece, hi), min(lo + (k + 1) * piece, hi)) for lo, hi in whole] for k in range(lanes)]
