@@ -8,6 +8,8 @@
 #include "simd.h"
 
 #define EACH(j, count) for (int j = 0; j < (count); j++)
+/* For a loop so short that gcc would take it apart before it looks for vectors. */
+#define EACH_ROLLED(j, count) _Pragma("GCC unroll 1") EACH(j, count)
 
 /* Where random numbers come from: element `first` (a multiple of 64) of the stream `key`, or no chance at all. */
 typedef struct {
@@ -92,40 +94,75 @@ MC_FN void unpack_12(const mc_u8 *wire, mc_any64 *u)
     EACH(j, 64) u[j] = mc_natural_bits_f64(code[j]);
 }
 
-/* 6 bits: f16 */
-MC_FN void pack_6(const mc_any32 *u, draws_t from, mc_u8 *wire)
+/* Codes in bytes from levels and signs: the level above s, with the sign at `bit` where it is not 0. */
+MC_FN void codes_of(const mc_u32 *level, const mc_u32 *sign, mc_u32 s, int bit, mc_u8 *code)
 {
-    mc_u32 r[64];
-    mc_u8 code[64], two[32], part[48];
-    draw_32(r, from);
-    EACH(j, 64) code[j] = (mc_u8)mc_natural_code_f16(u[j], r[j]);
-    EACH(j, 32) part[j] = (mc_u8)((code[2 * j] & 15) | code[2 * j + 1] << 4);
-    EACH(j, 32) two[j] = (mc_u8)(code[2 * j] >> 4 | code[2 * j + 1] >> 4 << 2);
-    EACH(j, 16) part[32 + j] = (mc_u8)(two[2 * j] | two[2 * j + 1] << 4);
+    mc_u8 c[64], high[64], floor = (mc_u8)s;
+    bytes_of_words(level, c);
+    bytes_of_words(sign, high);
+    EACH(j, 64) c[j] = (mc_u8)(c[j] > floor ? c[j] - floor : 0);
+    EACH(j, 64) code[j] = (mc_u8)(c[j] ? c[j] | high[j] << bit : 0);
+}
+
+/* 6 bits: f16. A pair of codes is 16 bits, of which first the nibbles, then the upper bits come together. */
+MC_FN void wire_of_6(const mc_u8 *code, mc_u8 *wire)
+{
+    mc_u16 pair[32], quad[16];
+    mc_u8 part[48], two[32];
+    memcpy(pair, code, 64);
+    EACH(j, 32) part[j] = (mc_u8)((pair[j] & 0x0F) | (pair[j] >> 4 & 0xF0));
+    EACH(j, 32) two[j] = (mc_u8)((pair[j] >> 4 & 0x03) | (pair[j] >> 10 & 0x0C));
+    memcpy(quad, two, 32);
+    EACH_ROLLED(j, 16) part[32 + j] = (mc_u8)((quad[j] & 0x0F) | (quad[j] >> 4 & 0xF0));
     memcpy(wire, part, 48);
 }
 
-MC_FN void codes_6(const mc_u8 *wire, mc_u8 *code)
+MC_FN void codes_of_6(const mc_u8 *wire, mc_u8 *code)
 {
+    mc_u16 pair[32], quad[16];
     mc_u8 part[48], two[32];
     memcpy(part, wire, 48);
-    EACH(j, 16)
-    {
-        two[2 * j] = part[32 + j] & 15;
-        two[2 * j + 1] = part[32 + j] >> 4;
-    }
+    EACH_ROLLED(j, 16) quad[j] = (mc_u16)((part[32 + j] & 0x0F) | (part[32 + j] & 0xF0) << 4);
+    memcpy(two, quad, 32);
     EACH(j, 32)
-    {
-        code[2 * j] = (mc_u8)((part[j] & 15) | (two[j] & 3) << 4);
-        code[2 * j + 1] = (mc_u8)(part[j] >> 4 | two[j] >> 2 << 4);
-    }
+    pair[j] = (mc_u16)((part[j] & 0x0F) | (part[j] & 0xF0) << 4 | (two[j] & 0x03) << 4 | (two[j] & 0x0C) << 10);
+    memcpy(code, pair, 64);
+}
+
+/* Infinities, NaN and the top exponent: a level of 31 or more. */
+MC_FN int any_top_6(const mc_u32 *level)
+{
+    mc_u32 most = 0;
+    EACH(j, 64) most |= level[j] + 1;
+    return most > 31;
+}
+
+MC_FN void pack_6(const mc_any32 *u, draws_t from, mc_u8 *wire)
+{
+    mc_u32 r[64], t[64], sign[64];
+    mc_u8 code[64];
+    draw_32(r, from);
+    EACH(j, 64) t[j] = mc_natural_level(u[j] & 0x7FFFFFFF, r[j], 112);
+    EACH(j, 64) sign[j] = u[j] >> 31;
+    codes_of(t, sign, 0, 5, code);
+    if (any_top_6(t))
+        EACH(j, 64) code[j] = (mc_u8)mc_natural_code_f16(u[j], r[j]);
+    wire_of_6(code, wire);
 }
 
 MC_FN void unpack_6(const mc_u8 *wire, mc_any32 *u)
 {
-    mc_u8 code[64];
-    codes_6(wire, code);
-    EACH(j, 64) u[j] = mc_natural_wide_f16(code[j]);
+    mc_u8 code[64], e[64], high[64];
+    codes_of_6(wire, code);
+    EACH(j, 64)
+    {
+        mc_u8 c = code[j] & 31;
+        e[j] = (mc_u8)(c == 31 ? 255 : c ? c + 112 : 0);
+        high[j] = code[j] >> 5;
+    }
+    floats_of(e, bytes_equal(high, 1), u);
+    if (bytes_equal(code, 32))
+        EACH(j, 64) u[j] = mc_natural_wide_f16(code[j]);
 }
 
 /* 8 bits in a window: natural8, 512 values. A block without infinities, NaN, the top exponent and values below the
@@ -151,34 +188,20 @@ MC_FN mc_u32 base_8(const mc_any32 *u, mc_u32 *least)
     return top;
 }
 
-MC_FN void codes_8(const mc_any32 *u, const mc_u32 *r, mc_u32 s, mc_u8 *code)
-{
-    mc_u32 t[64], sign[64];
-    mc_u8 high[64];
-    EACH(j, 64) t[j] = ((u[j] & 0x7FFFFFFF) + (r[j] >> 9)) >> 23;
-    EACH(j, 64) sign[j] = u[j] >> 31;
-    bytes_of_words(t, code);
-    bytes_of_words(sign, high);
-    EACH(j, 64)
-    {
-        mc_u8 c = (mc_u8)(code[j] > s ? code[j] - (mc_u8)s : 0);
-        code[j] = (mc_u8)(c ? c | high[j] << 7 : 0);
-    }
-}
-
 MC_FN void pack_8(const mc_any32 *u, draws_t from, mc_u8 *wire)
 {
     mc_u32 least, base = base_8(u, &least), s = mc_natural8_floor(base);
     int rare = base >= 254 || (s > 0 && least - 1 < ((s + 1) << 23) - 1);
     wire[0] = (mc_u8)base;
     for (int i = 0; i < 512; i += 64, from.first += 64) {
-        mc_u32 r[64];
+        mc_u32 r[64], t[64], sign[64];
         mc_u8 code[64];
         draw_32(r, from);
+        EACH(j, 64) t[j] = ((u[i + j] & 0x7FFFFFFF) + (r[j] >> 9)) >> 23;
+        EACH(j, 64) sign[j] = u[i + j] >> 31;
+        codes_of(t, sign, s, 7, code);
         if (rare)
             EACH(j, 64) code[j] = (mc_u8)mc_natural8_code(u[i + j], r[j], s);
-        else
-            codes_8(u + i, r, s, code);
         memcpy(wire + 1 + i, code, 64);
     }
 }
@@ -241,7 +264,7 @@ MC_FN void decode_bf16(const mc_u8 *wire, mc_u16 *x)
 MC_FN void decode_f16(const mc_u8 *wire, mc_u16 *x)
 {
     mc_u8 code[64];
-    codes_6(wire, code);
+    codes_of_6(wire, code);
     EACH(j, 64) x[j] = (mc_u16)mc_natural_bits_f16(code[j]);
 }
 
