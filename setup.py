@@ -25,8 +25,16 @@ SOURCES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "kernels" / "cp
 HEADERS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "kernels").rglob("*.h"))
 # -ffp-contract=off: a fused multiply-add rounds once, and sums would differ from machine to machine.
 # -fno-trapping-math: nobody reads the exception flags, so both sides of a choice may be computed, in vectors.
-FLAGS = ["-O3", "-std=c11", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra",
-         "-ffp-contract=off", "-fno-trapping-math"]
+FLAGS = [
+    "-O3",
+    "-std=c11",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-ffp-contract=off",
+    "-fno-trapping-math",
+]
 LEVELS = {1: []}
 if platform.machine() in ("x86_64", "AMD64"):
     LEVELS.update({3: ["-march=x86-64-v3"], 4: ["-march=x86-64-v4", "-mprefer-vector-width=512"]})
@@ -43,7 +51,7 @@ class BuildLibrary(build_ext):
 
     def build_extension(self, ext):
         target = Path(self.get_ext_fullpath(ext.name))
-        target.unlink(missing_ok=True)                  # rather none than an old one
+        target.unlink(missing_ok=True)  # rather none than an old one
         compiler, extra = find_compiler(), shlex.split(os.environ.get("CFLAGS", ""))
         if os.environ.get("MPICOMP_SANITIZE"):
             extra += ["-g", "-fno-omit-frame-pointer", "-fsanitize=" + os.environ["MPICOMP_SANITIZE"]]

@@ -5,6 +5,7 @@
 A ratio above 1 is faster than memcpy of --mb megabytes between touched arrays. Runs are interleaved and their
 medians are compared. The clock is the thread's own, so that other work on the machine counts less.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -38,6 +39,7 @@ def jobs(kind: str, nbytes: int) -> dict:
         def bound(verb, *args, codec=codec):
             call = launch.kernel(f"{codec}_{verb}_{kind}")
             return lambda: call(*args)
+
         for k in range(3):
             launch.kernel(f"{codec}_encode_{kind}")(x, n, wires[k], k, 0, 0, 0)
         work[f"{codec} encode"] = bound("encode", x, n, wires[3], 1, 0, 0, 0)
@@ -59,7 +61,7 @@ def main() -> None:
     parser.add_argument("--kind", default="f32", choices=BYTES)
     args = parser.parse_args()
     os.environ["MPICOMP_CPU"] = args.level
-    nbytes = int(args.mb * 2 ** 20)
+    nbytes = int(args.mb * 2**20)
     work = jobs(args.kind, nbytes)
     repeat = max(1, int(16 / args.mb))
     times: dict = {name: [] for name in work}

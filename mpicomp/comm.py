@@ -11,6 +11,7 @@ from . import buffers, engine, planning, settings
 from .codecs import Codec
 from .collectives import allreduce
 from .errors import CodecError
+from .ports.mpi import existing_port
 from .request import Prequest, Request
 
 _allreduce = MPI.Intracomm.Allreduce
@@ -119,11 +120,13 @@ class Comm(MPI.Intracomm):
     def plan(
         self, x: Any, codec: Any = None, algorithm: Optional[str] = None, segment: Optional[int] = None
     ) -> planning.Plan:
-        """What Allreduce would do for x, and why. Local; sends nothing."""
+        """What Allreduce would do for x, and why. Local; sends nothing, so times are known once they were measured."""
         flat = buffers.flat(x, "x")
         if flat is None:
             raise CodecError(f"only floating-point data is compressed, not {getattr(x, 'dtype', type(x).__name__)}")
-        return planning.choose(self._settings.override(codec, algorithm, None, segment), flat.n, flat.kind, self.size)
+        wanted, port = self._settings.override(codec, algorithm, None, segment), existing_port(self)
+        table = port.tables.get((wanted.codec, wanted.down, flat.kind)) if port is not None else None
+        return planning.choose(wanted, flat.n, flat.kind, self.size, table)
 
     def _prepare(self, sendbuf: Any, recvbuf: Any, op: MPI.Op, *changes: Any) -> Optional[allreduce.Call]:
         return allreduce.prepare(self, sendbuf, recvbuf, op, lambda: self._settings.override(*changes))

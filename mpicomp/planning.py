@@ -6,13 +6,17 @@ import os
 from dataclasses import dataclass
 from typing import Any, Iterator, Optional
 
+from . import tuning
 from .arrays import KINDS
 from .codecs.raw import Raw
 from .schedules import ALLREDUCE
 from .schedules.cuts import segments
 from .settings import Settings
+from .timing import Table
 
-FLOOR = 256 << 10  # bytes under which compression cannot gain
+SMALL = 4096  # bytes up to which auto is MPI untouched, whatever the network
+FLOOR = 256 << 10  # the same where no times are known
+NEVER_BY_AUTO = ("server",)  # one rank's link carries everything
 SEGMENT = 2 << 20  # bytes of one segment, all owners' parts together: stays in a core's cache
 MPI_SUMS = ("f32", "f64")  # what every MPI can add itself
 
@@ -29,6 +33,7 @@ class Plan:
     p: int
     settings: Settings
     segment: int = SEGMENT
+    table: Optional[Table] = None
 
     def lanes(self, port: Any, job: Any, tag: int) -> Iterator[Iterator[Any]]:
         """The schedule of each segment, to be run by the engine; none where the plan is raw."""
@@ -68,20 +73,24 @@ class Plan:
             f"algorithm: {self.algorithm}, because {self.why}",
         ]
         if self.algorithm != "raw":
-            lines.append(f"codec: {self.settings.codec}, down {self.settings.down}; segments of {self.segment:,} bytes")
-        lines.append(
-            f"each rank sends about {self.wire_bytes:,} bytes; relative error of the sum at most {self.expected_error:.2g} (rms)"
-        )
+            lines.append(
+                f"each rank sends about {self.wire_bytes:,} bytes; "
+                f"relative error of the sum at most {self.expected_error:.2g} (rms)"
+            )
+        if self.table is not None:
+            times = self.table.ranking(self.raw_bytes, self.table.points)
+            lines.append("expected: " + ", ".join(f"{name} {_time(seconds)}" for name, seconds in times))
         return "\n".join(lines)
 
 
-def choose(settings: Settings, n: int, kind: str, p: int) -> Plan:
-    """The same decision on every rank: it depends on nothing else."""
+def choose(settings: Settings, n: int, kind: str, p: int, table: Optional[Table] = None) -> Plan:
+    """The same decision on every rank: it depends on nothing but its arguments and the environment."""
     settings = _carried(settings, kind)
     nbytes = n * KINDS[kind].storage.itemsize
+    segment = settings.segment or segment_for(nbytes)
 
     def plan(algorithm: str, why: str) -> Plan:
-        return Plan(algorithm, why, n, kind, p, settings, settings.segment or SEGMENT)
+        return Plan(algorithm, why, n, kind, p, settings, segment, table)
 
     if p == 1:
         return plan("copy", "there is one rank")
@@ -95,10 +104,36 @@ def choose(settings: Settings, n: int, kind: str, p: int) -> Plan:
         return plan("raw", "the codec is raw")
     if kind not in settings.codec.kinds or kind not in settings.down.kinds:
         return plan("raw", f"codec {settings.codec} cannot carry {KINDS[kind].label}")
+    rule = tuning.rule(nbytes, ("raw", *ALLREDUCE))
+    if rule is not None:
+        return plan(rule, "MPICOMP_ALLREDUCE says so")
+    if nbytes <= SMALL:
+        return plan("raw", f"up to {SMALL:,} bytes nothing can be gained")
+    if table is not None:
+        best = table.ranking(nbytes, candidates(settings, kind, p))[0][0]
+        return plan(best, f"it is the fastest by times {table.source}")
     floor = int(os.environ.get("MPICOMP_FLOOR", FLOOR))
     if nbytes < floor:
-        return plan("raw", f"it is under {floor:,} bytes")
-    return plan("direct", f"it is at least {floor:,} bytes")
+        return plan("raw", f"it is under {floor:,} bytes and nothing was measured yet")
+    return plan("direct", f"it is at least {floor:,} bytes and nothing was measured yet")
+
+
+def has_choice(settings: Settings, nbytes: int, kind: str, p: int) -> bool:
+    """Whether the algorithm is to be chosen by measured times."""
+    if settings.algorithm != "auto":
+        return False
+    plan = choose(settings, nbytes // KINDS[kind].storage.itemsize, kind, p, Table("", {"raw": [(1, 1.0)]}))
+    return plan.why.startswith("it is the fastest")
+
+
+def candidates(settings: Settings, kind: str, p: int) -> list[str]:
+    """The algorithms that `auto` chooses from."""
+    return ["raw", *(name for name in ALLREDUCE if name not in NEVER_BY_AUTO)]
+
+
+def segment_for(nbytes: int) -> int:
+    """Bytes of a segment: enough segments to overlap, none so small that messages cost more than bytes."""
+    return min(max(nbytes // 8, 128 << 10), SEGMENT)
 
 
 def _carried(settings: Settings, kind: str) -> Settings:
@@ -110,3 +145,7 @@ def _carried(settings: Settings, kind: str) -> Settings:
         settings.codec.carry(kind)
         settings.down.carry(kind)
     return settings if kind in MPI_SUMS else settings.override(codec=Raw())
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"

@@ -147,9 +147,7 @@ if first: print(time.perf_counter() - start)
 @needs_mpi
 def test_the_program_is_told_about_the_network(lab):
     lab.rate("100Mbit")
-    body = (
-        "import os; comm.rank or print(sorted(pair for pair in os.environ.items() if 'NETLAB_' in pair[0]))"
-    )
+    body = "import os; comm.rank or print(sorted(pair for pair in os.environ.items() if 'NETLAB_' in pair[0]))"
     told = rank_program(lab, body)
     lab.rate(None)
     assert told == "[('NETLAB_BANDWIDTH', '100000000'), ('NETLAB_HOSTS', '2')]\n"

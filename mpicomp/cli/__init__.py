@@ -9,6 +9,7 @@ from typing import Optional, Sequence
 COMMANDS = {
     "demo": "a table of raw against compressed Allreduce, to be started with mpirun",
     "bench": "measure codecs and collectives",
+    "tune": "measure all algorithms on this network and write a tuning file, to be started with mpirun",
     "info": "versions, MPI library, kernels, CUDA",
     "run": "start an mpi4py script with a compressed COMM_WORLD",
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Callable, Optional
 
 from mpi4py import MPI
 
-from .. import agreement, buffers, planning
+from .. import agreement, buffers, calibration, planning
 from ..arrays import KINDS, Flat
-from ..engine import Run
+from ..engine import Run, wait
 from ..job import Randomness, Reduction
 from ..ports.mpi import MPIPort, port_of
 from ..settings import Settings
@@ -19,14 +20,9 @@ class Call:
 
     def __init__(self, port: MPIPort, settings: Settings, x: Flat, out: Flat, mean: bool = False):
         self.port, self.x, self.out = port, x, out
-        self.plan = planning.choose(settings, x.n, x.kind, port.size)
-        self.settings = self.plan.settings
         self.scale = 1.0 / port.size if mean else 1.0
-        self.signature = (
-            f"Allreduce({'mean' if mean else 'sum'} of {x.n} {KINDS[x.kind].label}, codec={self.settings.codec}, "
-            f"down={self.settings.down}, algorithm={self.plan.algorithm}, seed={settings.seed}, segment={self.plan.segment})"
-        )
-        self.digest = agreement.digest(self.signature)
+        self.plan, self.signature, self.digest = _planned(port, settings, x, mean)
+        self.settings = self.plan.settings
 
     def start(self, seed: int, call: int) -> Run:
         """A new Run; `call` numbers the calls of one communicator, so that each has random numbers of its own."""
@@ -36,6 +32,23 @@ class Call:
         job = Reduction(settings.codec, settings.down, self.x, self.out, self.scale, randomness, port.pool)
         check = agreement.agree(port, self.signature, self.digest)
         return Run(port, self.plan.lanes(port, job, tag), prologue=check, label=f"Allreduce #{port.calls}", tag=tag)
+
+
+def _planned(port: MPIPort, settings: Settings, x: Flat, mean: bool) -> tuple[planning.Plan, str, int]:
+    """(plan, signature, its digest), thought about once for each shape. The ranks agree before they measure together."""
+    key = (settings, x.n, x.kind, mean, os.environ.get("MPICOMP_ALLREDUCE"), os.environ.get("MPICOMP_FLOOR"))
+    if key not in port.plans:
+        signature = (
+            f"Allreduce({'mean' if mean else 'sum'} of {x.n} {KINDS[x.kind].label}, codec={settings.codec}, "
+            f"down={settings.down}, algorithm={settings.algorithm}, seed={settings.seed}, segment={settings.segment})"
+        )
+        digest = agreement.digest(signature)
+        if planning.has_choice(settings, x.nbytes, x.kind, port.size):
+            wait(Run(port, (), prologue=agreement.agree(port, signature, digest), label="Allreduce"))
+        table = calibration.table_for(port, settings, x.kind, x.nbytes)
+        plan = planning.choose(settings, x.n, x.kind, port.size, table)
+        port.plans[key] = (plan, signature, digest)
+    return port.plans[key]
 
 
 def prepare(

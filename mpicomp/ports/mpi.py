@@ -6,6 +6,7 @@ dropped: the next collective makes a fresh duplicate, on every rank, so no stale
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from typing import Any, Optional
@@ -40,6 +41,9 @@ class MPIPort:
         self.ruins: list[Any] = []
         self.agreed: set[int] = set()
         self.pool = Pool()
+        self.plans: dict[Any, Any] = {}  # what was thought out for a shape
+        self.tables: dict[Any, Any] = {}  # measured times, by codec
+        self.hosts: Optional[int] = None
         self.calls = 0
         self.broken = False
         self._call_bits = int(self.comm.Get_attr(MPI.TAG_UB) or 32767).bit_length() - _LANE_BITS - _SALT_BITS
@@ -108,6 +112,31 @@ class MPIPort:
                 self.comm.Isend([notice, MPI.BYTE], r, _NOTICE) for r in range(self.size) if r != self.rank
             ]
 
+    # Small exchanges, blocking and collective; buffers, never pickle
+
+    def slowest(self, seconds: float) -> float:
+        """The largest of all ranks' numbers."""
+        most = np.array([seconds], np.float64)
+        self.comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
+        return float(most[0])
+
+    def share(self, data: bytes) -> bytes:
+        """Rank 0's bytes, on every rank."""
+        length = np.array([len(data)], np.int64)
+        self.comm.Bcast(length, 0)
+        buffer = np.frombuffer(data, np.uint8).copy() if self.rank == 0 else np.empty(length[0], np.uint8)
+        self.comm.Bcast(buffer, 0)
+        return buffer.tobytes()
+
+    def count_hosts(self) -> int:
+        """How many different hosts the ranks are on."""
+        if self.hosts is None:
+            name = np.frombuffer(hashlib.blake2b(MPI.Get_processor_name().encode(), digest_size=16).digest(), np.uint8)
+            names = np.empty((self.size, name.size), np.uint8)
+            self.comm.Allgather(name, names)
+            self.hosts = len({row.tobytes() for row in names})
+        return self.hosts
+
     def free(self) -> None:
         """Release the private communicator. A broken one may have messages under way and is left to MPI_Finalize."""
         if not self.broken and not MPI.Is_finalized() and self.comm != MPI.COMM_NULL:
@@ -146,8 +175,16 @@ def port_of(comm: MPI.Comm) -> MPIPort:
     keyval = _keyval()
     port: Any = comm.Get_attr(keyval)
     if port is None or port.broken:
-        port = MPIPort(comm)
+        port, old = MPIPort(comm), port
+        if old is not None:
+            port.plans, port.tables, port.hosts = old.plans, old.tables, old.hosts
         comm.Set_attr(keyval, port)
+    return port
+
+
+def existing_port(comm: MPI.Comm) -> Optional[MPIPort]:
+    """The port of a communicator, if it has one. Local."""
+    port: Any = comm.Get_attr(_KEYVAL[0]) if _KEYVAL else None
     return port
 
 

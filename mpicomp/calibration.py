@@ -1,0 +1,87 @@
+"""The times of a communicator, measured once: a fraction of a second when its first larger collective comes.
+
+Each algorithm is run at a few sizes, for as long as it is quick; the slowest rank counts, and all ranks get the same table.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Callable, Optional
+
+import numpy as np
+
+from . import engine, planning, tuning
+from .arrays import KINDS, Flat
+from .job import Randomness, Reduction
+from .settings import Settings
+from .timing import Table
+
+SIZES = (8 << 10, 64 << 10, 512 << 10, 4 << 20)  # bytes; the largest takes 8 MB of scratch memory
+BUDGET = 0.25  # seconds: no larger size is begun when the last one took more in all
+REPEATS = 3
+
+
+def table_for(port: Any, settings: Settings, kind: str, nbytes: int) -> Optional[Table]:
+    """The table for these codecs: from MPICOMP_TUNING, or measured now (collective), or None where auto has no choice."""
+    if not planning.has_choice(settings, nbytes, kind, port.size):
+        return None
+    key = (settings.codec, settings.down, kind)
+    if key not in port.tables:
+        port.tables[key] = tuning.load(port, *key) or _measure(port, settings, kind)
+    return port.tables[key]
+
+
+def _measure(port: Any, settings: Settings, kind: str) -> Optional[Table]:
+    if os.environ.get("MPICOMP_CALIBRATE", "1") == "0":
+        return None
+    return measure(port, settings, kind, SIZES, REPEATS, BUDGET)
+
+
+def measure(
+    port: Any,
+    settings: Settings,
+    kind: str,
+    sizes: tuple[int, ...],
+    repeats: int,
+    budget: float,
+    progress: Callable[[str, int], None] = lambda algorithm, nbytes: None,
+) -> Table:
+    """Time every algorithm at every size until a size takes longer than the budget. Collective."""
+    table = Table("measured on this communicator")
+    for nbytes in sizes:
+        begin = time.perf_counter()
+        n = nbytes // KINDS[kind].storage.itemsize
+        x = Flat(np.resize(np.linspace(-1, 1, 4099), n).astype(KINDS[kind].storage), kind)
+        out = Flat(np.empty_like(x.data), kind)
+        for algorithm in planning.candidates(settings, kind, port.size):
+            progress(algorithm, nbytes)
+            table.add(algorithm, nbytes, _seconds(port, _once(port, settings, algorithm, x, out), repeats))
+        if port.slowest(time.perf_counter() - begin) > budget:
+            break
+    return table
+
+
+def _once(port: Any, settings: Settings, algorithm: str, x: Flat, out: Flat) -> Callable[[], None]:
+    """One allreduce of x by an algorithm, on the private communicator."""
+    if algorithm == "raw":
+        return lambda: port.comm.Allreduce(x.data, out.data)
+    plan = planning.choose(settings.override(algorithm=algorithm), x.n, x.kind, port.size)
+    randomness = Randomness(0, 0, port.rank, port.size)
+
+    def run() -> None:
+        job = Reduction(settings.codec, settings.down, x, out, 1.0, randomness, port.pool)
+        engine.wait(engine.Run(port, plan.lanes(port, job, port.tag(0)), label="calibration"))
+
+    return run
+
+
+def _seconds(port: Any, once: Callable[[], None], repeats: int) -> float:
+    once()
+    best = float("inf")
+    for _ in range(repeats):
+        port.comm.Barrier()
+        begin = time.perf_counter()
+        once()
+        best = min(best, port.slowest(time.perf_counter() - begin))
+    return best

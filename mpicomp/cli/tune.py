@@ -1,0 +1,66 @@
+"""mpicomp tune: measure every algorithm at every size, for MPICOMP_TUNING."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+DEFAULT = "mpicomp-tuning.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", default=os.environ.get("MPICOMP_TUNING", DEFAULT), help="file to add to")
+    parser.add_argument("--codec", action="append", help="codec to measure (again for more; default natural)")
+    parser.add_argument("--dtype", default="float32", help="float32 or float64")
+    parser.add_argument("-b", "--begin", default="1K", help="smallest array")
+    parser.add_argument("-e", "--end", default="64M", help="largest array")
+    parser.add_argument("-f", "--factor", type=int, default=4, help="step between sizes")
+    parser.add_argument("-n", "--repeats", type=int, default=5, help="measurements of each, of which the best counts")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from mpi4py import MPI
+
+    from .. import calibration, settings, tuning
+    from ..arrays import kind_from
+    from ..ports.mpi import port_of
+
+    port = port_of(MPI.COMM_WORLD)
+    kind = kind_from(arguments.dtype, "--dtype")
+    sizes, nbytes = [], tuning.parse_size(arguments.begin)
+    while nbytes <= tuning.parse_size(arguments.end):
+        sizes.append(nbytes)
+        nbytes *= max(arguments.factor, 2)
+    for spec in arguments.codec or ["natural"]:
+        chosen = settings.make(spec)
+        total = len(sizes) * len(calibration.planning.candidates(chosen, kind, port.size))
+        bar = _Bar(spec, total) if port.rank == 0 else lambda algorithm, nbytes: None
+        table = calibration.measure(port, chosen, kind, tuple(sizes), arguments.repeats, float("inf"), bar)
+        name = tuning.key(port, chosen.codec, chosen.down, kind)
+        if port.rank == 0:
+            tuning.save(arguments.output, name, table)
+            _report(name, sizes, table)
+    if port.rank == 0:
+        print(f"\nwritten to {arguments.output}; use it with MPICOMP_TUNING={os.path.abspath(arguments.output)}")
+
+
+class _Bar:
+    """A progress bar on stderr, if that is a terminal."""
+
+    def __init__(self, label: str, total: int):
+        self.label, self.total, self.done = label, total, 0
+
+    def __call__(self, algorithm: str, nbytes: int) -> None:
+        self.done += 1
+        if sys.stderr.isatty():
+            filled = 30 * self.done // self.total
+            text = f"{self.label} [{'#' * filled}{'.' * (30 - filled)}] {algorithm} {nbytes:,} bytes"
+            print(f"\r{text:<79}", end="\n" if self.done == self.total else "", file=sys.stderr, flush=True)
+
+
+def _report(name: str, sizes: list[int], table: object) -> None:
+    print(f"\n{name}\n{'bytes':>12}  {'best':<14}times")
+    for nbytes in sizes:
+        ranking = table.ranking(nbytes, table.points)  # type: ignore[attr-defined]
+        print(f"{nbytes:>12,}  {ranking[0][0]:<14}" + "  ".join(f"{a} {s * 1e3:.3f} ms" for a, s in ranking))

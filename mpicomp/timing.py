@@ -1,0 +1,39 @@
+"""How long each algorithm takes for how many bytes: measured points, and what lies between and beyond them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Iterable
+
+PREFERENCE = 0.95  # an algorithm that rounds more often than `direct` must be this much faster to be taken
+
+
+@dataclass
+class Table:
+    """Points (bytes, seconds) of each algorithm, in order of bytes. `source` says where they come from."""
+
+    source: str
+    points: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+
+    def add(self, algorithm: str, nbytes: int, seconds: float) -> None:
+        self.points.setdefault(algorithm, []).append((nbytes, seconds))
+
+    def estimate(self, algorithm: str, nbytes: int) -> float:
+        """Seconds: on straight lines between points in log-log, on the last two points' line beyond them."""
+        points = self.points[algorithm]
+        if nbytes <= points[0][0] or len(points) == 1:
+            return points[0][1] * max(nbytes / points[0][0], 1.0)
+        for (a, s), (b, t) in zip(points, points[1:]):
+            if nbytes <= b:
+                share = math.log(nbytes / a) / math.log(b / a)
+                return s * (t / s) ** share
+        (a, s), (b, t) = points[-2:]
+        slope = max((t - s) / (b - a), 0.5 * t / b)  # noise must not make large messages free
+        return t + slope * (nbytes - b)
+
+    def ranking(self, nbytes: int, allowed: Iterable[str]) -> list[tuple[str, float]]:
+        """(algorithm, seconds), best first."""
+        times = [(name, self.estimate(name, nbytes)) for name in allowed if name in self.points]
+        handicap = {name: 1.0 if name in ("raw", "direct", "gather") else PREFERENCE for name, _ in times}
+        return sorted(times, key=lambda item: item[1] / handicap[item[0]])
