@@ -32,9 +32,10 @@ class Run:
         self._full_depth = depth
         self._lanes: deque[tuple[Iterator[Any], Any]] = deque()
         self._finish = finish
-        port.active.append(self)
-        if prologue is not None:
-            self._resume(prologue)
+        with port.lock:
+            port.active.append(self)
+            if prologue is not None:
+                self._resume(prologue)
 
     def advance(self) -> bool:
         """Do the next thing that can be done without waiting; False if there is none."""
@@ -87,9 +88,21 @@ class Run:
 
 def wait(run: Run) -> None:
     """Advance all runs of the port until this one is through."""
-    port = run.port
+    with run.port.lock:
+        _drive(run, lambda moved: True)
+
+
+def test(run: Run) -> bool:
+    """Advance all runs of the port as far as they go without waiting; whether this one is through."""
+    with run.port.lock:
+        _drive(run, lambda moved: moved)
+    return run.done
+
+
+def _drive(run: Run, go_on: Callable[[bool], bool]) -> None:
+    port, moved = run.port, True
     try:
-        while not run.done:
+        while not run.done and go_on(moved):
             moved = False
             for other in list(port.active):
                 moved = other.advance() or moved
@@ -102,19 +115,3 @@ def wait(run: Run) -> None:
         raise
     if run.error is not None:
         raise run.error
-
-
-def test(run: Run) -> bool:
-    """Advance all runs of the port as far as they go without waiting; whether this one is through."""
-    port = run.port
-    try:
-        while not run.done and any([other.advance() for other in list(port.active)]):
-            pass
-        if not run.done:
-            port.idle(run)
-    except BaseException as error:
-        port.fail(error)
-        raise
-    if run.error is not None:
-        raise run.error
-    return run.done

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Optional, Sequence
 
-from . import engine
+from . import engine, progress
 from .engine import Run
 
 
@@ -18,6 +18,8 @@ class Request:
 
     def __init__(self, run: Optional[Run] = None):
         self._run = run
+        if run is not None:
+            progress.watch(run)
 
     def Wait(self, status: Any = None) -> bool:
         """Return when the result is there."""
@@ -70,6 +72,7 @@ class Prequest(Request):
         if self._run is not None:
             raise RuntimeError("this request is under way; Wait for it before it is started again")
         self._run = self._begin()
+        progress.watch(self._run)
 
     def Free(self) -> None:
         """Wait for what is under way, and let go of the buffers."""

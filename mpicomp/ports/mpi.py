@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import time
 from typing import Any, Optional
 
@@ -37,6 +38,7 @@ class MPIPort:
         self.comm = MPI.Intracomm(comm).Dup()
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank, self.size = self.comm.rank, self.comm.size
+        self.lock = threading.RLock()  # whoever advances runs holds it
         self.active: list[Any] = []
         self.ruins: list[Any] = []
         self.agreed: set[int] = set()

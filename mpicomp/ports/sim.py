@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Callable, Optional, Sequence
 
@@ -57,6 +58,7 @@ class SimPort:
         self.simulation = simulation
         self.rank, self.size = rank, simulation.size
         self.now = 0.0
+        self.lock = nullcontext()
         self.active: list[Run] = []
         self.ruins: list[Any] = []
         self.pool = simulation.pool

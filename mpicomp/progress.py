@@ -1,0 +1,82 @@
+"""A thread that lets non-blocking collectives make progress while the caller computes.
+
+It starts with the first non-blocking collective, where MPI was initialised with THREAD_MULTIPLE (mpi4py's default), and
+sleeps while none is under way. Without it (another thread level, MPICOMP_PROGRESS=0) progress is made in Test and Wait.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from typing import Any, Optional
+
+from mpi4py import MPI
+
+from .engine import Run
+
+NAP = 50e-6  # seconds between two looks when nothing moved
+
+
+def watch(run: Run) -> None:
+    """Let the thread see to this run, if there may be one."""
+    global _THREAD
+    if run.done or os.environ.get("MPICOMP_PROGRESS", "1") == "0" or MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        return
+    with _LOCK:
+        if _THREAD is None or _THREAD.pid != os.getpid():  # a fork has no threads
+            _THREAD = _Progress()
+    _THREAD.add(run)
+
+
+class _Progress(threading.Thread):
+    def __init__(self) -> None:
+        super().__init__(name="mpicomp-progress", daemon=True)
+        self.pid = os.getpid()
+        self.runs: list[Run] = []
+        self.wake = threading.Condition()
+        self.stopped = False
+        self.start()
+        atexit.register(self.stop)
+
+    def add(self, run: Run) -> None:
+        with self.wake:
+            self.runs.append(run)
+            self.wake.notify()
+
+    def stop(self) -> None:
+        """Before MPI is finalised."""
+        if self.pid == os.getpid():
+            with self.wake:
+                self.stopped = True
+                self.wake.notify()
+            self.join()
+
+    def run(self) -> None:
+        while not self.stopped:
+            with self.wake:
+                self.runs = [run for run in self.runs if not run.done]
+                if not self.runs:
+                    self.wake.wait(1.0)
+                    continue
+                ports = {id(run.port): run.port for run in self.runs}
+            if not any([_advance(port) for port in ports.values()]):
+                time.sleep(NAP)
+
+
+def _advance(port: Any) -> bool:
+    """One step on a port, unless somebody waits there and makes the steps."""
+    if not port.lock.acquire(blocking=False):
+        return False
+    try:
+        return any([run.advance() for run in list(port.active)])
+    except BaseException as error:  # whoever waits for the run gets it
+        port.fail(error)
+        return False
+    finally:
+        port.lock.release()
+
+
+_LOCK = threading.Lock()
+_THREAD: Optional[_Progress] = None
