@@ -57,23 +57,38 @@ class Randomness(NamedTuple):
 
 
 class Reduction:
-    """out = scale * the sum of all ranks' x, up-link and down-link codec given. x and out may be the same memory."""
+    """out = scale * the sum of all ranks' x, up-link and down-link codec given. x and out may be the same memory.
 
-    def __init__(self, codec: Codec, down: Codec, x: Flat, out: Flat, scale: float, randomness: Randomness, pool: Pool):
+    `origin` is where x begins among the elements of a larger whole, for the random numbers.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        down: Codec,
+        x: Flat,
+        out: Flat,
+        scale: float,
+        randomness: Randomness,
+        pool: Pool,
+        origin: int = 0,
+    ):
         self.codec, self.down = codec, down
         self.x, self.out, self.scale = x, out, scale
         self.kind = x.kind
         self.pool = pool
-        self._up = randomness.stream(codec, UP, 0)
-        self._down = randomness.stream(down, DOWN, 0)
+        self._up = randomness.stream(codec, UP, origin)
+        self._down = randomness.stream(down, DOWN, origin)
+
+    # What schedules call
 
     def room(self, lo: int, hi: int) -> Any:
         """A buffer for somebody's part of a range."""
-        return self.pool.get(self.codec.size(hi - lo, self.kind), self.x.data)
+        return self.pool.get(self.part_size(lo, hi), self.x.data)
 
     def sum_room(self, lo: int, hi: int) -> Any:
         """A buffer for the sum of a range."""
-        return self.pool.get(self.down.size(hi - lo, self.kind), self.x.data)
+        return self.pool.get(self.sum_size(lo, hi), self.x.data)
 
     def release(self, buffers: Sequence[Any]) -> None:
         for buffer in buffers:
@@ -82,19 +97,18 @@ class Reduction:
     def encode(self, lo: int, hi: int) -> Any:
         """This rank's part of a range."""
         wire = self.room(lo, hi)
-        self.codec.encode_into(self.x[lo:hi], wire, self._up._replace(first=lo))
+        self.write_part(lo, hi, wire)
         return wire
 
     def reduce(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int]) -> Any:
         """The encoded sum of a range: the wires and, at `position` among them, this rank's own values."""
-        own = None if position is None else self.x[lo:hi]
-        terms = Terms(wires, position or 0, own, hi - lo, self.kind)
-        out, stream = self.sum_room(lo, hi), self._down._replace(first=lo)
-        if self.codec == self.down:
-            self.down.reduce_into(terms, self.scale, out, stream)
-        else:
-            self.down.encode_into(as_kind(self.codec.total(terms, self.scale), self.kind), out, stream)
-        return out
+        wire = self.sum_room(lo, hi)
+        self.write_sum(lo, hi, wires, position, wire)
+        return wire
+
+    def decode(self, wire: Any, lo: int, hi: int) -> None:
+        """A sum into the result."""
+        self.down.decode_into(wire, self.out[lo:hi])
 
     def copy(self) -> Iterator[Any]:
         """The whole collective where this rank is alone: exact."""
@@ -102,6 +116,25 @@ class Reduction:
             self.out.data[:] = self.x.data
         yield ()
 
-    def decode(self, wire: Any, lo: int, hi: int) -> None:
-        """A sum into the result."""
-        self.down.decode_into(wire, self.out[lo:hi])
+    # The work itself, into buffers that are there
+
+    def part_size(self, lo: int, hi: int) -> int:
+        return self.codec.size(hi - lo, self.kind)
+
+    def sum_size(self, lo: int, hi: int) -> int:
+        return self.down.size(hi - lo, self.kind)
+
+    def write_part(self, lo: int, hi: int, wire: Any) -> None:
+        self.codec.encode_into(self.x[lo:hi], wire, self._at(self._up, lo))
+
+    def write_sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
+        own = None if position is None else self.x[lo:hi]
+        terms, stream = Terms(wires, position or 0, own, hi - lo, self.kind), self._at(self._down, lo)
+        if self.codec == self.down:
+            self.down.reduce_into(terms, self.scale, wire, stream)
+        else:
+            self.down.encode_into(as_kind(self.codec.total(terms, self.scale), self.kind), wire, stream)
+
+    @staticmethod
+    def _at(stream: Stream, lo: int) -> Stream:
+        return stream._replace(first=stream.first + lo)
