@@ -48,6 +48,9 @@ class Flat:
     def nbytes(self) -> int:
         return self.data.nbytes
 
+    def __str__(self) -> str:
+        return f"{self.n} {KINDS[self.kind].label}"
+
     def __getitem__(self, part: slice) -> Flat:
         return Flat(self.data[part], self.kind)
 

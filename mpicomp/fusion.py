@@ -6,9 +6,11 @@ the wire of a range is the wires of its pieces one after the other.
 
 from __future__ import annotations
 
+import hashlib
+from bisect import bisect_right
 from typing import Any, Iterator, Optional, Sequence
 
-from .arrays import Flat
+from .arrays import KINDS, Flat
 from .codecs.base import Codec
 from .job import Pool, Randomness, Reduction
 
@@ -30,10 +32,20 @@ class Fused:
     def nbytes(self) -> int:
         return sum(flat.nbytes for flat in self.flats)
 
+    def __str__(self) -> str:
+        lengths = ",".join(str(flat.n) for flat in self.flats)
+        mark = hashlib.blake2b(lengths.encode(), digest_size=6).hexdigest()
+        return (
+            f"{len(self.flats)} arrays of {KINDS[self.kind].label} (lengths {lengths if len(lengths) < 40 else mark})"
+        )
+
     def pieces(self, lo: int, hi: int) -> Iterator[tuple[int, int, int]]:
         """(array, from, to) for every array that has elements in a range of the whole."""
-        for index, (start, flat) in enumerate(zip(self.starts, self.flats)):
-            a, b = max(lo - start, 0), min(hi - start, flat.n)
+        for index in range(max(bisect_right(self.starts, lo) - 1, 0), len(self.flats)):
+            start, n = self.starts[index], self.flats[index].n
+            if start >= hi:
+                return
+            a, b = max(lo - start, 0), min(hi - start, n)
             if a < b:
                 yield index, a, b
 

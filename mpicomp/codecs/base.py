@@ -46,6 +46,7 @@ class Codec:
     kinds = tuple(KINDS)
     unbiased = False
     correlated = False
+    dense = True  # False: drops values or needs matrices, so that vectors and small arrays are better left exact
 
     def __init_subclass__(cls, name: Optional[str] = None, **kwargs: Any):
         super().__init_subclass__(**kwargs)

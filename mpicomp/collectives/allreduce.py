@@ -8,7 +8,6 @@ from typing import Any, Callable, Optional
 from mpi4py import MPI
 
 from .. import agreement, buffers, calibration, planning
-from ..arrays import KINDS, Flat
 from ..engine import Run, wait
 from ..job import Randomness, Reduction
 from ..ports.mpi import MPIPort, port_of
@@ -18,7 +17,9 @@ from ..settings import Settings
 class Call:
     """One Allreduce with its arguments checked: a plan and, unless that is raw, everything to start it (again)."""
 
-    def __init__(self, port: MPIPort, settings: Settings, x: Flat, out: Flat, mean: bool = False):
+    make: type[Reduction] = Reduction
+
+    def __init__(self, port: MPIPort, settings: Settings, x: Any, out: Any, mean: bool = False):
         self.port, self.x, self.out = port, x, out
         self.scale = 1.0 / port.size if mean else 1.0
         self.plan, self.signature, self.digest = _planned(port, settings, x, mean)
@@ -29,17 +30,17 @@ class Call:
         port, settings = self.port, self.settings
         tag = port.tag(self.digest)
         randomness = Randomness(seed, call, port.rank, port.size)
-        job = Reduction(settings.codec, settings.down, self.x, self.out, self.scale, randomness, port.pool)
+        job = self.make(settings.codec, settings.down, self.x, self.out, self.scale, randomness, port.pool)
         check = agreement.agree(port, self.signature, self.digest)
         return Run(port, self.plan.lanes(port, job, tag), prologue=check, label=f"Allreduce #{port.calls}", tag=tag)
 
 
-def _planned(port: MPIPort, settings: Settings, x: Flat, mean: bool) -> tuple[planning.Plan, str, int]:
+def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[planning.Plan, str, int]:
     """(plan, signature, its digest), thought about once for each shape. The ranks agree before they measure together."""
-    key = (settings, x.n, x.kind, mean, os.environ.get("MPICOMP_ALLREDUCE"), os.environ.get("MPICOMP_FLOOR"))
+    key = (settings, str(x), mean, os.environ.get("MPICOMP_ALLREDUCE"), os.environ.get("MPICOMP_FLOOR"))
     if key not in port.plans:
         signature = (
-            f"Allreduce({'mean' if mean else 'sum'} of {x.n} {KINDS[x.kind].label}, codec={settings.codec}, "
+            f"Allreduce({'mean' if mean else 'sum'} of {x}, codec={settings.codec}, "
             f"down={settings.down}, algorithm={settings.algorithm}, seed={settings.seed}, segment={settings.segment})"
         )
         digest = agreement.digest(signature)
