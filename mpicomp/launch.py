@@ -147,7 +147,7 @@ def parallel(part: Callable[[int, int], Any], n: int, grain: int) -> None:
         part(0, n)
         return
     step = -(-n // (workers * grain)) * grain
-    pool = _pool(workers - 1, os.getpid())
+    pool = _pool(threads() - 1, os.getpid())
     others = [pool.submit(part, lo, min(lo + step, n)) for lo in range(step, n, step)]
     try:
         part(0, step)
