@@ -10,7 +10,7 @@ class Run:
     """One collective under way on one rank.
 
     `prologue` runs alone; then the lanes, up to `depth` of them at a time, whichever is ready, older ones first.
-    Each is a generator that yields the messages it waits for. `finish` is called once when all are through.
+    Each is a generator that yields the messages it waits for. `finish` is called once at the end, with the error or None.
     """
 
     def __init__(
@@ -19,7 +19,7 @@ class Run:
         lanes: Iterable[Iterator[Any]],
         depth: int = 4,
         prologue: Optional[Iterator[Any]] = None,
-        finish: Optional[Callable[[], None]] = None,
+        finish: Optional[Callable[[Optional[BaseException]], None]] = None,
         label: str = "",
         tag: Optional[int] = None,
     ):
@@ -69,8 +69,6 @@ class Run:
                 self._resume(lane, len(self._lanes))
                 return True
             if not self._lanes:
-                if self._finish is not None:
-                    self._finish()
                 self._end()
                 return True
         return False
@@ -84,6 +82,8 @@ class Run:
     def _end(self) -> None:
         self.done = True
         self.port.active.remove(self)
+        if self._finish is not None:
+            self._finish(self.error)
 
 
 def wait(run: Run) -> None:

@@ -22,12 +22,17 @@ NAP = 50e-6  # seconds between two looks when nothing moved
 def watch(run: Run) -> None:
     """Let the thread see to this run, if there may be one."""
     global _THREAD
-    if run.done or os.environ.get("MPICOMP_PROGRESS", "1") == "0" or MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+    if run.done or not running():
         return
     with _LOCK:
         if _THREAD is None or _THREAD.pid != os.getpid():  # a fork has no threads
             _THREAD = _Progress()
     _THREAD.add(run)
+
+
+def running() -> bool:
+    """Whether runs that are watched make progress by themselves."""
+    return os.environ.get("MPICOMP_PROGRESS", "1") != "0" and MPI.Query_thread() == MPI.THREAD_MULTIPLE
 
 
 class _Progress(threading.Thread):

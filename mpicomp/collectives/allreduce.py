@@ -25,14 +25,15 @@ class Call:
         self.plan, self.signature, self.digest = _planned(port, settings, x, mean)
         self.settings = self.plan.settings
 
-    def start(self, seed: int, call: int) -> Run:
+    def start(self, seed: int, call: int, finish: Optional[Callable[[Optional[BaseException]], None]] = None) -> Run:
         """A new Run; `call` numbers the calls of one communicator, so that each has random numbers of its own."""
         port, settings = self.port, self.settings
         tag = port.tag(self.digest)
         randomness = Randomness(seed, call, port.rank, port.size)
         job = self.make(settings.codec, settings.down, self.x, self.out, self.scale, randomness, port.pool)
         check = agreement.agree(port, self.signature, self.digest)
-        return Run(port, self.plan.lanes(port, job, tag), prologue=check, label=f"Allreduce #{port.calls}", tag=tag)
+        lanes = self.plan.lanes(port, job, tag)
+        return Run(port, lanes, prologue=check, finish=finish, label=f"Allreduce #{port.calls}", tag=tag)
 
 
 def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[planning.Plan, str, int]:

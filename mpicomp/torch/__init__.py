@@ -1,0 +1,15 @@
+"""Compressed training with torch: a hook for DistributedDataParallel, optimizers that communicate, functions on tensors."""
+
+from .ddp import HookState, ddp_hook
+from .functional import allreduce, allreduce_, broadcast_optimizer_state, broadcast_parameters
+from .optimizer import DistributedOptimizer
+
+__all__ = [
+    "DistributedOptimizer",
+    "HookState",
+    "allreduce",
+    "allreduce_",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+    "ddp_hook",
+]
