@@ -142,7 +142,7 @@ def parallel(part: Callable[[int, int], Any], n: int, grain: int) -> None:
 
     The first exception of a part, in order of the ranges, is raised when all have ended.
     """
-    workers = min(threads(), n // LEAST)
+    workers = min(threads(), n // LEAST) if n >= 2 * LEAST else 1
     if workers <= 1:
         part(0, n)
         return
