@@ -108,26 +108,34 @@ class Simulation:
         start = max(port.now for port in self.ports)
         for port in self.ports:
             port.now = start
-        runs = [begin(port) for port in self.ports if port.rank not in self.failed]
-        queue = [(port.now, port.rank) for port in self.ports if port.rank not in self.failed]
-        heapq.heapify(queue)
-        self._queue = queue
-        while queue:
-            when, rank = heapq.heappop(queue)
-            port = self.ports[rank]
-            if when > port.now:
-                port.now = when
-            for run in list(port.active):
-                if run.advance():
-                    heapq.heappush(queue, (port.now, rank))
-                    break
-            else:
-                if port.active and port.wakes() < float("inf"):
-                    heapq.heappush(queue, (max(port.wakes(), port.now), rank))
+        alive = [port for port in self.ports if port.rank not in self.failed]
+        self._queue: list[tuple[float, int]] = []
+        self._due = [float("inf")] * self.size
+        runs = [begin(port) for port in alive]
+        for port in alive:
+            self._wake(port.rank, start)
+        while self._queue:
+            when, rank = heapq.heappop(self._queue)
+            if when == self._due[rank]:  # else an earlier time was set since
+                self._due[rank] = float("inf")
+                self._step(self.ports[rank], when)
         if not all(run.done for run in runs):
             waiting = {h.source for run in runs for h in run.pending() if h.ready is None}
             raise RemoteError(f"no message ever came from ranks {sorted(waiting)}")
         return max(port.now for port in self.ports) - start
+
+    def _wake(self, rank: int, when: float) -> None:
+        """Look at a rank at this time, if not before."""
+        if when < self._due[rank]:
+            self._due[rank] = when
+            heapq.heappush(self._queue, (when, rank))
+
+    def _step(self, port: SimPort, when: float) -> None:
+        port.now = max(port.now, when)
+        if any(run.advance() for run in list(port.active)):
+            self._wake(port.rank, port.now)
+        elif port.active:
+            self._wake(port.rank, max(port.wakes(), port.now))
 
     def send(self, port: SimPort, buffer: Any, dest: int, tag: int) -> Message:
         message = Message(buffer, port.rank)
@@ -154,7 +162,7 @@ class Simulation:
             if hasattr(awaited.buffer, "dtype"):
                 awaited.buffer[:] = sent.buffer
             awaited.ready = max(arrival, posted)
-            heapq.heappush(self._queue, (awaited.ready, key[1]))
+            self._wake(key[1], awaited.ready)
 
     def _link(self, rank: int) -> int:
         return rank // self.network.nodes_of
