@@ -68,17 +68,20 @@ def _mpich(ring: bool) -> dict[str, str]:
     return settings
 
 
+# Its own TCP is slower here, and crashes a rank that is still in MPI_Init when a faster one sends to it.
+OVER_LIBFABRIC = {"pml": "cm", "mtl": "ofi", "opal_common_ofi_provider_include": "tcp"}
+# For ranks that share memory. Without "send" it emulates RDMA; messages that cross then take twice as long.
+OVER_TCP = {"pml": "ob1", "btl": "sm,tcp,self", "btl_tcp_if_include": "eth0", "btl_tcp_flags": "send"}
+
+
 def _openmpi(per_host: int, ring: bool) -> dict[str, str]:
     mca = {
         "plm_rsh_agent": NSRSH,  # Open MPI 4; for 5 see below
-        "pml": "ob1",
-        "btl": f"tcp,self{',sm' * (per_host > 1)}",
-        "btl_tcp_if_include": "eth0",
-        "btl_tcp_flags": "send",  # emulated RDMA nearly doubles the time of messages that cross each other
         "mpi_yield_when_idle": "1",  # the hosts share this machine's cores: polling would starve the others
+        **(OVER_LIBFABRIC if per_host == 1 else OVER_TCP),
     }
     if ring:
         mca.update(coll_tuned_use_dynamic_rules="1", coll_tuned_allreduce_algorithm="4")
     settings = {f"OMPI_MCA_{key}": value for key, value in mca.items()}
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return {**settings, **as_root, "PRTE_MCA_plm_ssh_agent": NSRSH}
+    return {**settings, **as_root, "PRTE_MCA_plm_ssh_agent": NSRSH, "FI_TCP_IFACE": "eth0"}
