@@ -4,7 +4,7 @@
         cluster.shell(["sbatch", "script.sbatch"])
 
 The controller runs on the lab's switch, one slurmd on each host, so a node has its own name, address and
-shared memory. Every daemon lives inside the lab and ends with it. Needs root, and Debian's Slurm (see PACKAGES).
+shared memory. Every daemon lives inside the lab and ends with it. Needs root and Debian's Slurm (PACKAGES).
 """
 
 from __future__ import annotations
