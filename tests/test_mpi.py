@@ -1,0 +1,15 @@
+"""The suite in tests/mpi, started under mpiexec on several numbers of ranks, with every MPI that is installed."""
+
+from __future__ import annotations
+
+import launch
+import pytest
+
+RUNS = [(library, n) for library in ("mpich", "openmpi") for n in (1, 2, 3, 4, 7)] + [("impi", 2), ("impi", 3)]
+
+
+@pytest.mark.parametrize("library, n", RUNS)
+def test_the_mpi_suite_passes(library, n):
+    if not launch.available(library):
+        pytest.skip(f"no environment with {library} (make test makes it)")
+    print(launch.mpirun(n, "-m", "pytest", "-q", "tests/mpi", "-p", "no:cacheprovider", library=library, limit=180))
