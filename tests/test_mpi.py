@@ -12,4 +12,5 @@ RUNS = [(library, n) for library in ("mpich", "openmpi") for n in (1, 2, 3, 4, 7
 def test_the_mpi_suite_passes(library, n):
     if not launch.available(library):
         pytest.skip(f"no environment with {library} (make test makes it)")
-    print(launch.mpirun(n, "-m", "pytest", "-q", "tests/mpi", "-p", "no:cacheprovider", library=library, limit=180))
+    suite = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/mpi")
+    print(launch.mpirun(n, *suite, library=library, limit=240, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"))
