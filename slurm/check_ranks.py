@@ -23,9 +23,7 @@ REMEDIES = {
 
 
 def complaint(ranks: int, tasks: int, library: str) -> str:
-    remedy = next(
-        (text for name, text in REMEDIES.items() if name in library), "another --mpi (srun --mpi=list)"
-    )
+    remedy = next((text for name, text in REMEDIES.items() if name in library), "another --mpi (srun --mpi=list)")
     alone = "every task runs alone" if ranks == 1 else "the launcher did not use the whole allocation"
     return (
         f"check_ranks: Slurm gave {tasks} tasks, but MPI has {ranks} rank{'s' * (ranks != 1)}: {alone}.\n"

@@ -24,6 +24,7 @@ WORLD = MPI.COMM_WORLD
 _log = None
 
 
+@pytest.hookimpl(trylast=True)  # the reporter must be there
 def pytest_configure(config):
     global _log
     _log = os.fdopen(os.dup(2), "w")

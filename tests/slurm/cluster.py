@@ -102,9 +102,7 @@ class Cluster(Lab):
         key = self.slurm / "munge.key"
         key.touch(mode=0o600)
         key.write_bytes(secrets.token_bytes(1024))
-        config = CONFIG.format(
-            name=NAME, switch=SWITCH, folder=self.slurm, nodes=len(self.hosts), cpus=self.cpus
-        )
+        config = CONFIG.format(name=NAME, switch=SWITCH, folder=self.slurm, nodes=len(self.hosts), cpus=self.cpus)
         (self.slurm / "slurm.conf").write_text(config)
 
     def _start(self) -> None:
@@ -152,9 +150,7 @@ def install_packages() -> None:
         missing.append("libpmix2")
     if missing:
         if not shutil.which("apt-get"):
-            raise LabError(
-                f"no apt-get to install {' '.join(missing)}; install Slurm's daemons and munge yourself"
-            )
+            raise LabError(f"no apt-get to install {' '.join(missing)}; install Slurm's daemons and munge yourself")
         apt = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
         subprocess.run([*apt, "update"], check=True, stdout=subprocess.DEVNULL)
         line = [*apt, "install", "-y", "--no-install-recommends", *missing]

@@ -17,9 +17,7 @@ FOUR = ("--nodes=4", "--ntasks-per-node=1")
 @pytest.mark.parametrize("nodes, per_node", [(1, 1), (4, 1), (2, 2)])
 def test_every_task_of_an_allocation_becomes_a_rank(workplace, launcher, nodes, per_node):
     workplace.write("job", SCRIPT)
-    workplace.write(
-        "program.py", "from mpi4py import MPI; print(f'size {MPI.COMM_WORLD.allreduce(1)}\\n', end='')"
-    )
+    workplace.write("program.py", "from mpi4py import MPI; print(f'size {MPI.COMM_WORLD.allreduce(1)}\\n', end='')")
     options = (f"--nodes={nodes}", f"--ntasks-per-node={per_node}")
     output = workplace.submit("job", options=options, LAUNCH=launcher).succeed()
     assert f"{nodes * per_node} ranks on {nodes} nodes" in output

@@ -49,9 +49,7 @@ def assert_went_on(output: str) -> None:
 
 
 def test_before_its_time_is_up_a_job_goes_back_into_the_queue_and_goes_on(training):
-    subprocess.run(
-        ["scancel", "--signal=USR1", "--batch", training.id], check=True
-    )  # what --signal=B:USR1 does
+    subprocess.run(["scancel", "--signal=USR1", "--batch", training.id], check=True)  # what --signal=B:USR1 does
     output = training.succeed()
     assert "back into the queue" in output
     assert training["Restarts"] == "1"

@@ -55,8 +55,6 @@ def test_decentralized_training_gets_a_torus_and_a_checkpoint(workplace, srun):
 
 
 def test_a_gpu_job_without_a_gpu_says_so(workplace, srun):
-    job = workplace.submit(
-        "slurm/gpu.sbatch", options=("--gpus-per-node=0",), LAUNCH=srun, PATH="/usr/bin:/bin"
-    )
+    job = workplace.submit("slurm/gpu.sbatch", options=("--gpus-per-node=0",), LAUNCH=srun, PATH="/usr/bin:/bin")
     assert job.finish() == "FAILED"
     assert "no GPU on h1; ask for one" in job.output
