@@ -61,6 +61,9 @@ class SimPort:
         self.lock = nullcontext()
         self.active: list[Run] = []
         self.ruins: list[Any] = []
+        self._known: dict[
+            int, tuple[int, float]
+        ] = {}  # how many of a lane's messages are known to be through, and when
         self.pool = simulation.pool
         self.bytes_sent = 0
         self.messages_sent = 0
@@ -75,7 +78,22 @@ class SimPort:
         return self.simulation.receive(self, buffer, source, tag)
 
     def done(self, handles: Sequence[Message]) -> bool:
-        return all(h.ready is not None and h.ready <= self.now for h in handles)
+        if self._ready(handles) > self.now:
+            return False
+        self._known.pop(id(handles), None)
+        return True
+
+    def _ready(self, handles: Sequence[Message]) -> float:
+        """When all of these are through; inf while that is unknown. Each is looked at once, however often this is asked."""
+        at, latest = self._known.get(id(handles), (0, 0.0))
+        while at < len(handles):
+            ready = handles[at].ready
+            if ready is None:
+                self._known[id(handles)] = at, latest
+                return float("inf")
+            at, latest = at + 1, max(latest, ready)
+        self._known[id(handles)] = at, latest
+        return latest
 
     def tag(self, salt: int = 0) -> int:
         self.calls += 1
@@ -87,7 +105,7 @@ class SimPort:
 
     def wakes(self) -> float:
         """The earliest time at which something that this rank waits for is through; inf if none is known."""
-        return min((_ready(handles) for run in self.active for _, handles in run._lanes), default=float("inf"))
+        return min((self._ready(handles) for run in self.active for _, handles in run._lanes), default=float("inf"))
 
 
 class Simulation:
@@ -162,7 +180,7 @@ class Simulation:
             if hasattr(awaited.buffer, "dtype"):
                 awaited.buffer[:] = sent.buffer
             awaited.ready = max(arrival, posted)
-            self._wake(key[1], awaited.ready)
+            self._wake(key[1], max(self.ports[key[1]].wakes(), awaited.ready))
 
     def _link(self, rank: int) -> int:
         return rank // self.network.nodes_of
@@ -183,16 +201,6 @@ class Simulation:
         wire, link = message.nbytes / net.bandwidth, self._link(dest)
         self._in[link] = max(message.ready - wire + net.latency, self._in[link]) + wire
         return self._in[link]
-
-
-def _ready(handles: Sequence[Message]) -> float:
-    """When all of these are through; inf if one of them is not known yet."""
-    latest = 0.0
-    for handle in handles:
-        if handle.ready is None:
-            return float("inf")
-        latest = max(latest, handle.ready)
-    return latest
 
 
 class Costed:
