@@ -184,14 +184,14 @@ MC_FN mc_u32 base_8(const mc_any32 *u, mc_u32 *least)
         mc_u32 t = mc_natural8_top(u[j]);
         top = t > top ? t : top;
     }
-    *least = 0;
+    *least = 1;                                                /* NaN goes the long way, as the smallest value does */
     return top;
 }
 
 MC_FN void pack_8(const mc_any32 *u, draws_t from, mc_u8 *wire)
 {
     mc_u32 least, base = base_8(u, &least), s = mc_natural8_floor(base);
-    int rare = base >= 254 || (s > 0 && least - 1 < ((s + 1) << 23) - 1);
+    int rare = base >= 254 || least == 1 || (s > 0 && least - 1 < ((s + 1) << 23) - 1);
     wire[0] = (mc_u8)base;
     for (int i = 0; i < 512; i += 64, from.first += 64) {
         mc_u32 r[64], t[64], sign[64];

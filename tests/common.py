@@ -1,0 +1,25 @@
+"""What several test files need: every codec, every kind of number, arrays to try them on."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+BITS = {"f32": np.uint32, "f64": np.uint64, "f16": np.uint16, "bf16": np.uint16}
+SPECS = ["raw", "fp16", "bf16", "natural", "natural:bits=8", "natural:rounding=nearest", "natural:correlated=true"]
+
+
+def bits(x: np.ndarray) -> np.ndarray:
+    """x as integers, so that NaN equals NaN and -0 differs from 0."""
+    return np.asarray(x).reshape(-1).view(f"u{x.dtype.itemsize}")
+
+
+def normal(n: int, kind: str = "f32", seed: int = 0, scale: float = 1.0) -> np.ndarray:
+    return (np.random.default_rng(seed).standard_normal(n) * scale).astype(DTYPES[kind])
+
+
+def relative_error(y: np.ndarray, x: np.ndarray) -> float:
+    """|y - x| / |x| in float64."""
+    y, x = y.astype(np.float64), x.astype(np.float64)
+    return float(np.linalg.norm(y - x) / np.linalg.norm(x))
