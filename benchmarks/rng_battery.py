@@ -1,8 +1,8 @@
 """Random numbers of mpicomp as an endless stream of bytes, for a battery of statistical tests to read.
 
-    python benchmarks/rng_battery.py one   | dieharder -a -g 200
-    python benchmarks/rng_battery.py many  | dieharder -a -g 200
-    python benchmarks/rng_battery.py raw   | dieharder -a -g 200
+    python benchmarks/rng_battery.py one [seed] | dieharder -a -g 200
+    python benchmarks/rng_battery.py many       | dieharder -a -g 200
+    python benchmarks/rng_battery.py raw        | dieharder -a -g 200
 
 one: a single stream, in order. many: a group of 64 draws from each of 4096 streams in turn (the keys of 16 seeds,
 16 calls, 8 ranks and 2 stages), then the next group of each. raw: the same with the keys 0, 1, 2, ..., which are
@@ -33,10 +33,10 @@ def many(keys: list, ahead: int = 64):
 
 
 def main() -> None:
-    mode = sys.argv[1] if len(sys.argv) > 1 else "one"
+    mode, seed = (sys.argv[1:] + ["0"])[:2]
     grid = itertools.product(range(16), range(16), range(8), range(2))
     streams = {
-        "one": lambda: one(stream_key(0)),
+        "one": lambda: one(stream_key(int(seed))),
         "many": lambda: many([stream_key(*words) for words in grid]),
         "raw": lambda: many(list(range(4096))),
     }
