@@ -88,6 +88,26 @@ def test_encode_is_the_reference_for_every_kind_of_value(compiled, codec, kind, 
 
 
 @each_format
+@pytest.mark.parametrize("scale", [0, 1e-38, 1e-3, 1e4])
+def test_one_rare_value_among_common_ones_is_the_reference(compiled, codec, kind, scale):
+    """The kernels take a longer way for a block with any rare value in it."""
+    rng = np.random.default_rng(6)
+    rare = special(kind)
+    rare = rare[rng.permutation(rare.size)[:200]]
+    sums = np.float64 if kind == "f64" else np.float32
+    x = np.empty(rare.size * 512, STORED[kind])
+    reference.find(f"round_{kind}")((rng.standard_normal(x.size) * scale).astype(sums), x.size, x)
+    x[rng.integers(0, 512, rare.size) + 512 * np.arange(rare.size)] = rare
+    extremes = {"f16": [0x7E00, 0x7C00, 0x7BFF, 1], "bf16": [0x7FC0, 0x7F80, 0x7F7F, 1]}.get(
+        kind, [np.nan, np.inf, np.finfo(sums).max, np.finfo(sums).smallest_subnormal]
+    )
+    for i, value in enumerate(extremes):
+        x[512 * i : 512 * i + 512] = 0
+        x[513 * i] = value
+    assert np.array_equal(encoded(compiled, codec, kind, x), encoded(reference.find, codec, kind, x))
+
+
+@each_format
 def test_decode_is_the_reference_for_any_bytes(compiled, codec, kind):
     wire = np.random.default_rng(2).integers(0, 256, FORMATS[codec, kind].size(50_001), np.uint8)
     wire[::3] = 0

@@ -167,31 +167,28 @@ MC_FN void unpack_6(const mc_u8 *wire, mc_any32 *u)
 
 /* 8 bits in a window: natural8, 512 values. A block without infinities, NaN, the top exponent and values below the
  * lowest level (but zeros) goes the short way. */
-MC_FN mc_u32 base_8(const mc_any32 *u, mc_u32 *least)
+MC_FN mc_u32 base_8(const mc_any32 *u, int *rare)
 {
-    mc_u32 most = 0, low = 0xFFFFFFFF, top = 0;
+    mc_u32 most = 0, low = 0xFFFFFFFF, base = 0, s;
     EACH(j, 512)
     {
-        mc_u32 v = u[j] & 0x7FFFFFFF, w = v - 1;               /* so that zero does not count as small */
+        mc_u32 v = u[j] & 0x7FFFFFFF, w = v - 1; /* so that zero does not count as small */
         most = (mc_i32)v > (mc_i32)most ? v : most;
         low = w < low ? w : low;
     }
-    *least = low + 1;
     if (most <= MC_INF)
-        return mc_natural8_top(most);
-    EACH(j, 512)
-    {
-        mc_u32 t = mc_natural8_top(u[j]);
-        top = t > top ? t : top;
-    }
-    *least = 1;                                                /* NaN goes the long way, as the smallest value does */
-    return top;
+        base = mc_natural8_top(most);
+    else
+        EACH(j, 512) base = mc_natural8_top(u[j]) > base ? mc_natural8_top(u[j]) : base;
+    s = mc_natural8_floor(base);
+    *rare = most > MC_INF || base >= 254 || (s > 0 && low < ((s + 1) << 23) - 1);
+    return base;
 }
 
 MC_FN void pack_8(const mc_any32 *u, draws_t from, mc_u8 *wire)
 {
-    mc_u32 least, base = base_8(u, &least), s = mc_natural8_floor(base);
-    int rare = base >= 254 || least == 1 || (s > 0 && least - 1 < ((s + 1) << 23) - 1);
+    int rare;
+    mc_u32 base = base_8(u, &rare), s = mc_natural8_floor(base);
     wire[0] = (mc_u8)base;
     for (int i = 0; i < 512; i += 64, from.first += 64) {
         mc_u32 r[64], t[64], sign[64];
