@@ -73,7 +73,7 @@ class Comm(MPI.Intracomm):
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None:
             return _allreduce(self, sendbuf, recvbuf, op)
-        self._complete(call, seed, lambda: _allreduce(self, sendbuf, recvbuf, op))
+        self._complete(call, seed, lambda: _allreduce(self, *call.buffers(), op))
         if call.plan.algorithm == "raw" and codec is algorithm is None and type(recvbuf) is np.ndarray:
             self._untouched.add((recvbuf.dtype.char, recvbuf.size))
 
@@ -116,7 +116,7 @@ class Comm(MPI.Intracomm):
         """As Allreduce, without waiting. The first call on a communicator waits until all ranks have made it."""
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None or call.plan.algorithm == "raw":
-            return super().Iallreduce(sendbuf, recvbuf, op)
+            return super().Iallreduce(*((sendbuf, recvbuf) if call is None else call.buffers()), op)
         return Request(call.start(*self._number(call.settings.seed, seed)))
 
     def Allreduce_init(
@@ -133,7 +133,7 @@ class Comm(MPI.Intracomm):
         """As Allreduce, to be started again and again with the same buffers."""
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None or call.plan.algorithm == "raw":
-            return super().Allreduce_init(sendbuf, recvbuf, op, info)
+            return super().Allreduce_init(*((sendbuf, recvbuf) if call is None else call.buffers()), op, info)
         starts = iter(range(1 << 62))
 
         def begin() -> engine.Run:

@@ -25,6 +25,10 @@ class Call:
         self.plan, self.signature, self.digest = _planned(port, settings, x, mean)
         self.settings = self.plan.settings
 
+    def buffers(self) -> tuple[Any, Any]:
+        """For MPI: the flat views, since it takes no tensor that requires grad."""
+        return MPI.IN_PLACE if self.x is self.out else self.x.data, self.out.data
+
     def start(self, seed: int, call: int, finish: Optional[Callable[[Optional[BaseException]], None]] = None) -> Run:
         """A new Run; `call` numbers the calls of one communicator, so that each has random numbers of its own."""
         port, settings = self.port, self.settings
