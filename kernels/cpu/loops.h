@@ -4,7 +4,8 @@
  *   STORED, SUM, ANY         types of a stored value, of a sum, of a sum's bits
  *   BLOCK, HEAD, ONE, TWO    values a block; its wire: HEAD bytes, then ONE bits a value, then TWO bits a value
  *   PACK, UNPACK             a sum's bits to wire, and back
- *   LOAD, DECODE             STORED to a sum's bits; wire to STORED
+ *   LOAD                     STORED to a sum's bits
+ *   ENCODE, DECODE           STORED to wire, and back
  *
  * A last, short block is copied into a full one with zeros behind it, so there is one way through the arithmetic. */
 
@@ -61,11 +62,16 @@ MC_FN void KERNEL_LOCAL(pack_some)(const ANY *u, draws_t from, mc_i64 m, mc_u8 *
 KERNEL(encode)(const STORED *x, mc_i64 n, mc_u8 *wire, mc_u64 key, mc_u64 first, mc_u32 offset, mc_i32 nearest)
 {
     draws_t from = {key, first, offset, nearest};
-    for (; n > 0; n -= BLOCK, x += BLOCK, wire += FULL, from.first += BLOCK) {
-        STORED last[BLOCK];
-        SUM room[BLOCK];
+    for (; n >= BLOCK; n -= BLOCK, x += BLOCK, wire += FULL, from.first += BLOCK) {
         ahead(x, BLOCK * sizeof *x);
-        KERNEL_LOCAL(pack_some)(KERNEL_LOCAL(load_some)(x, n, last, room), from, n, wire);
+        ENCODE(x, from, wire);
+    }
+    if (n > 0) {
+        STORED last[BLOCK];
+        mc_u8 full[FULL];
+        KERNEL_LOCAL(fill)(x, n, last);
+        ENCODE(last, from, full);
+        KERNEL_LOCAL(shorten)(full, (int)n, wire);
     }
 }
 
@@ -144,4 +150,5 @@ KERNEL(reduce)(const mc_u8 *const *wires, mc_i32 p, mc_i32 position, const STORE
 #undef PACK
 #undef UNPACK
 #undef LOAD
+#undef ENCODE
 #undef DECODE

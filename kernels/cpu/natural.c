@@ -14,6 +14,7 @@
 #define PACK pack_9
 #define UNPACK unpack_9
 #define LOAD load_f32
+#define ENCODE encode_f32
 #define DECODE decode_f32
 #include "loops.h"
 
@@ -29,6 +30,7 @@
 #define PACK pack_9
 #define UNPACK unpack_9
 #define LOAD load_bf16
+#define ENCODE encode_bf16
 #define DECODE decode_bf16
 #include "loops.h"
 
@@ -44,6 +46,7 @@
 #define PACK pack_6
 #define UNPACK unpack_6
 #define LOAD load_f16
+#define ENCODE encode_f16
 #define DECODE decode_f16
 #include "loops.h"
 
@@ -59,5 +62,6 @@
 #define PACK pack_12
 #define UNPACK unpack_12
 #define LOAD load_f64
+#define ENCODE encode_f64
 #define DECODE decode_f64
 #include "loops.h"

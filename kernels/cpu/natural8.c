@@ -14,5 +14,6 @@
 #define PACK pack_8
 #define UNPACK unpack_8
 #define LOAD load_f32
+#define ENCODE encode_8
 #define DECODE decode_8
 #include "loops.h"
