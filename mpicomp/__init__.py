@@ -12,18 +12,34 @@ from .codecs import BF16, FP16, Codec, Natural, Raw, codec
 from .errors import CodecError, DisagreementError, Error, RemoteError, TimeoutError, WireError
 
 if TYPE_CHECKING:
+    from . import gossip, simulation, topology
     from .comm import Comm
     from .functional import allreduce
     from .request import Request
+    from .topocomm import (
+        Cartcomm,
+        Distgraphcomm,
+        complete,
+        exponential,
+        graph,
+        grid,
+        hypercube,
+        neighbor_allreduce,
+        ring,
+        star,
+        torus,
+    )
 
 __version__ = "0.1.0"
 __all__ = [
     "BF16",
     "FP16",
+    "Cartcomm",
     "Codec",
     "CodecError",
     "Comm",
     "DisagreementError",
+    "Distgraphcomm",
     "Error",
     "Natural",
     "Raw",
@@ -33,12 +49,45 @@ __all__ = [
     "WireError",
     "allreduce",
     "codec",
+    "complete",
+    "exponential",
+    "gossip",
+    "graph",
+    "grid",
+    "hypercube",
+    "neighbor_allreduce",
+    "ring",
+    "simulation",
+    "star",
+    "topology",
+    "torus",
 ]
 
-_LAZY = {"Comm": "comm", "Request": "request", "allreduce": "functional"}
+_MODULES = ("gossip", "simulation", "topology")
+_GRAPHS = (
+    "Cartcomm",
+    "Distgraphcomm",
+    "complete",
+    "exponential",
+    "graph",
+    "grid",
+    "hypercube",
+    "neighbor_allreduce",
+    "ring",
+    "star",
+    "torus",
+)
+_LAZY = {
+    "Comm": "comm",
+    "Request": "request",
+    "allreduce": "functional",
+    **dict.fromkeys(_GRAPHS, "topocomm"),
+}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f".{_LAZY[name]}", __name__), name)

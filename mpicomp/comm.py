@@ -21,6 +21,7 @@ _SUM = MPI.SUM
 class Comm(MPI.Intracomm):
     """A communicator on the same MPI handle as `comm`, with a codec for the floating-point sums that go through it."""
 
+    _handle: Any = MPI.Intracomm  # the class of mpi4py that this one refines
     _settings: settings.Settings
     _calls: int
     _untouched: set[tuple[str, int]]
@@ -34,7 +35,7 @@ class Comm(MPI.Intracomm):
         seed: Optional[int] = None,
         segment: Optional[int] = None,
     ) -> Comm:
-        self = super().__new__(cls, comm)
+        self = cls._handle.__new__(cls, comm)
         if isinstance(comm, Comm):
             self._settings = comm._settings.override(codec, algorithm, seed, segment)
         else:
@@ -170,6 +171,10 @@ class Comm(MPI.Intracomm):
         if isinstance(comm, Comm):
             comm._settings = self._settings
             return comm
+        if type(comm) in (MPI.Cartcomm, MPI.Distgraphcomm):
+            from .topocomm import refine
+
+            return self._keep(refine(comm))
         if type(comm) is MPI.Intracomm or (type(comm) is MPI.Comm and comm == MPI.COMM_NULL):
             kept = Comm(comm)
             kept._settings = self._settings
@@ -196,3 +201,12 @@ class Comm(MPI.Intracomm):
 
     def Create_group(self, group: MPI.Group, tag: int = 0) -> Any:
         return self._keep(super().Create_group(group, tag))
+
+    def Create_cart(self, dims: Any, periods: Any = None, reorder: bool = False) -> Any:
+        return self._keep(super().Create_cart(dims, periods, reorder))
+
+    def Create_dist_graph_adjacent(self, sources: Any, destinations: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._keep(super().Create_dist_graph_adjacent(sources, destinations, *args, **kwargs))
+
+    def Create_dist_graph(self, sources: Any, degrees: Any, destinations: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._keep(super().Create_dist_graph(sources, degrees, destinations, *args, **kwargs))

@@ -48,7 +48,7 @@ class MPIPort:
         self.hosts: Optional[int] = None
         self.calls = 0
         self.broken = False
-        self._call_bits = int(self.comm.Get_attr(MPI.TAG_UB) or 32767).bit_length() - _LANE_BITS - _SALT_BITS
+        self._call_bits = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767).bit_length() - _LANE_BITS - _SALT_BITS
         self._timeout = float(os.environ.get("MPICOMP_TIMEOUT", "inf"))
         self._idle_since: Optional[float] = None
         self._next_look = 0.0

@@ -1,0 +1,280 @@
+"""Neighbour collectives: every neighbour's array in MPI's order, or their weighted average."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional, Sequence
+
+import numpy as np
+from mpi4py import MPI
+
+from .. import arrays, buffers, engine, exchange
+from ..arrays import KINDS, Flat
+from ..codecs import Codec, Raw
+from ..codecs.base import as_kind
+from ..engine import Run
+from ..errors import BufferError
+from ..exchange import Average, Exchange, Gather, Link, Remembering
+from ..job import Randomness
+from ..memory.extrapolation import Extrapolation
+from ..memory.replica import Replicas
+from ..planning import FLOOR, MPI_SUMS
+from ..ports.mpi import port_of
+from ..request import Prequest, Request
+from ..settings import Settings
+
+MEMORIES = {memory.name: memory for memory in (Replicas, Extrapolation)}
+REMEMBERED = 3  # the stage of random numbers of the first start with a memory; later starts count on
+
+
+class Call:
+    """One Neighbor_allgather(v) with its arguments checked. `raw` where MPI does it: it needs no codec there."""
+
+    def __init__(
+        self, comm: Any, name: str, settings: Settings, x: Flat, rows: Sequence[Optional[Flat]], memory: Optional[str]
+    ):
+        self.comm, self.name, self.settings = comm, name, settings
+        sources = comm._sources()
+        self.x, self.rows = x, [(r, row) for r, row in zip(sources, rows) if r is not None and row is not None]
+        varying = name.endswith("v")
+        self.raw = memory is None and x.kind in MPI_SUMS and _for_mpi(settings, x, varying)
+        lengths = {**{r: row.n for r, row in self.rows}, comm.rank: x.n}
+        kind = x.kind if memory is None else exchange.wide_kind(x.kind)
+        codecs = {r: _codec(settings, n, kind, memory is not None) for r, n in lengths.items()}
+        self.link = link(comm, lengths, codecs, kind, settings.segment, varying)
+        self.memory: Any = MEMORIES[memory](comm.rank, lengths, kind) if memory else None
+        self.signature = (
+            f"{name}({'' if varying else x.n} {KINDS[x.kind].label}, codec={settings.codec}, memory={memory}, "
+            f"algorithm={settings.algorithm}, seed={settings.seed}, segment={settings.segment})"
+        )
+
+    def start(self, seed: int, call: int) -> Run:
+        port = self.comm._port()
+        randomness = Randomness(seed, call, port.rank, port.size)
+        stage = REMEMBERED + self.memory.step if self.memory else 0
+        stream = randomness.stream(self.settings.codec, stage, 0)
+        args = (self.x, self.rows, self.link, stream, port.pool)
+        job: Exchange = Remembering(self.memory, *args) if self.memory else Gather(*args)
+        return begin(self.comm, port, self.signature, () if self.raw else job, self.memory and self.memory.advance)
+
+
+class MemoryPrequest(Prequest):
+    """A persistent neighbour collective with a memory, which can be read, saved, restored and reset between starts."""
+
+    def __init__(self, begin: Any, memory: Replicas):
+        super().__init__(begin)
+        self._memory = memory
+
+    @property
+    def replica(self) -> np.ndarray:
+        """This rank's array as its neighbours know it: bit for bit their row of it. Read-only."""
+        view = self._memory.replica.view()
+        view.flags.writeable = False
+        return view
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._memory.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """What state_dict gave, on every rank."""
+        self.Wait()
+        self._memory.load_state_dict(state)
+
+    def reset(self) -> None:
+        """Start anew, on every rank."""
+        self.Wait()
+        self._memory.reset()
+
+
+def begin(comm: Any, port: Any, signature: str, job: Any, finish: Any = None) -> Run:
+    """A Run of an exchange (or of nothing), after all ranks agree on it; `finish` is called if it succeeds."""
+    digest, check = comm._agreement(port, signature)
+    tag = port.tag(digest)
+    lanes = job.lanes(port, tag) if job else ()
+
+    def end(error: Optional[BaseException]) -> None:
+        if error is None and finish is not None:
+            finish()
+
+    return Run(port, lanes, prologue=check, finish=end, label=signature.partition("(")[0], tag=tag)
+
+
+def blocking(comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[str, Any]) -> None:
+    call = prepare(comm, name, sendbuf, recvbuf, settings)
+    if call is not None:
+        engine.wait(call.start(*comm._number(call.settings.seed, settings.get("seed"))))
+    if call is None or call.raw:
+        getattr(comm._handle, name)(comm, sendbuf, recvbuf)
+
+
+def nonblocking(comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[str, Any]) -> Any:
+    call = prepare(comm, name, sendbuf, recvbuf, settings)
+    if call is None or call.raw:
+        return getattr(comm._handle, "In" + name[1:])(comm, sendbuf, recvbuf)
+    return Request(call.start(*comm._number(call.settings.seed, settings.get("seed"))))
+
+
+def persistent(
+    comm: Any, name: str, sendbuf: Any, recvbuf: Any, info: Any, memory: Optional[str], settings: dict[str, Any]
+) -> Any:
+    call = prepare(comm, name, sendbuf, recvbuf, settings, memory)
+    if call is None or call.raw:
+        return getattr(comm._handle, name + "_init")(comm, sendbuf, recvbuf, info)
+    seed = settings.get("seed")
+    if call.memory:
+        number = comm._number(call.settings.seed, seed)
+        return MemoryPrequest(lambda: call.start(*number), call.memory)
+    starts = iter(range(1 << 62))
+    if seed is not None:
+        return Prequest(lambda: call.start(seed, next(starts)))
+    return Prequest(lambda: call.start(*comm._number(call.settings.seed, None)))
+
+
+def prepare(
+    comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[str, Any], memory: Optional[str] = None
+) -> Optional[Call]:
+    """A checked Call, or None where the buffers are not for a codec. A rank that finds a fault tells the others."""
+    port = port_of(comm)
+    try:
+        if memory is not None and memory not in MEMORIES:
+            raise ValueError(f"memory={memory!r} must be one of {', '.join(map(repr, MEMORIES))}")
+        x = buffers.flat(sendbuf, "sendbuf")
+        rows = None if x is None else _rows(comm, name, x, recvbuf)
+        if x is None or rows is None:
+            if memory is not None:
+                raise BufferError("a memory needs floating-point data")
+            return None
+        return Call(comm, name, comm._settings.override(**settings), x, rows, memory)
+    except Exception as error:
+        port.fail(error)
+        raise
+
+
+def average(comm: Any, x: Any, out: Any, weights: Any, settings: dict[str, Any]) -> Run:
+    """The Run of a neighbor_allreduce."""
+    mixing = weights is None and comm.mixing.weights[comm.rank]
+    port = port_of(comm)
+    try:
+        flats = buffers.pair(x, out)
+        if flats is None:
+            raise BufferError(f"an average needs floating-point data, not {getattr(x, 'dtype', type(x).__name__)}")
+        source, target = flats
+        chosen = comm._settings.override(**settings)
+        given = mixing or _given(weights, comm)
+        n, kind = source.n, source.kind
+        codec = _codec(chosen, n, kind, False)
+        ranks = {*_present(comm._sources()), comm.rank}
+        here = link(comm, dict.fromkeys(ranks, n), dict.fromkeys(ranks, codec), kind, chosen.segment)
+    except Exception as error:
+        port.fail(error)
+        raise
+    seed, call = comm._number(chosen.seed, settings.get("seed"))
+    stream = Randomness(seed, call, port.rank, port.size).stream(codec, 0, 0)
+    acc = exchange.wide(target)  # the result itself, or float32 for halves
+    job = Average(source, acc, given, here, stream, port.pool)
+
+    def finish() -> None:
+        if acc is not target.data:
+            target.data[:] = as_kind(acc, kind).data
+
+    signature = f"neighbor_allreduce({n} {KINDS[kind].label}, codec={codec}, seed={seed}, segment={chosen.segment})"
+    return begin(comm, port, signature, job, finish)
+
+
+def link(
+    comm: Any,
+    lengths: dict[int, int],
+    codecs: dict[int, Codec],
+    kind: str,
+    segment: Optional[int],
+    checked: bool = False,
+) -> Link:
+    """To and from every neighbour once, however many rows it has; what a rank sends itself does not travel."""
+    sources, destinations = (
+        sorted({*_present(ends)} - {comm.rank}) for ends in (comm._sources(), comm._destinations())
+    )
+    return Link(comm.rank, sources, destinations, lengths, codecs, kind, segment or exchange.SEGMENT, checked=checked)
+
+
+def _present(ends: Sequence[Optional[int]]) -> list[int]:
+    return [r for r in ends if r is not None]
+
+
+def _for_mpi(settings: Settings, x: Flat, varying: bool) -> bool:
+    """Whether MPI's own collective is used: a decision that all ranks take alike, so not by lengths that vary."""
+    if settings.algorithm == "raw" or isinstance(settings.codec, Raw):
+        return True
+    return settings.algorithm == "auto" and (
+        x.kind not in settings.codec.kinds or (not varying and _small(x.n, x.kind))
+    )
+
+
+def _codec(settings: Settings, n: int, kind: str, always: bool) -> Codec:
+    """How an array of n values travels: raw where nothing else was asked for and compression gains nothing."""
+    if settings.algorithm == "raw":
+        return Raw()
+    if settings.algorithm == "auto" and not always and (kind not in settings.codec.kinds or _small(n, kind)):
+        return Raw()
+    settings.codec.carry(kind)
+    return settings.codec
+
+
+def _small(n: int, kind: str) -> bool:
+    return n * KINDS[kind].storage.itemsize < int(os.environ.get("MPICOMP_FLOOR", FLOOR))
+
+
+def _rows(comm: Any, name: str, x: Flat, recvbuf: Any) -> Optional[list[Flat]]:
+    """Where each neighbour's array goes, in MPI's order; None if recvbuf is not for a codec."""
+    degree = len(comm._sources())
+    if name.endswith("v") and isinstance(recvbuf, (list, tuple)):
+        rows = _vector(recvbuf, degree)
+        if any(row.n != x.n for r, row in zip(comm._sources(), rows or ()) if r == comm.rank):
+            raise BufferError(f"recvbuf: rank {comm.rank} is its own neighbour and sends {x.n} values")
+    else:
+        rows = _equal(buffers.flat(recvbuf, "recvbuf", writable=True), degree, x.n)
+    for row in rows or ():
+        if row.kind != x.kind:
+            raise BufferError(f"sendbuf holds {KINDS[x.kind].label} and recvbuf {KINDS[row.kind].label}")
+        if arrays.overlap(x, row):
+            raise BufferError("sendbuf and recvbuf overlap")
+    return rows
+
+
+def _equal(out: Optional[Flat], degree: int, n: int) -> Optional[list[Flat]]:
+    if out is None:
+        return None
+    if out.n != degree * n:
+        raise BufferError(f"recvbuf has {out.n} values; {degree} neighbours send {n} each")
+    return [out[i * n : (i + 1) * n] for i in range(degree)]
+
+
+def _vector(spec: Sequence[Any], degree: int) -> Optional[list[Flat]]:
+    """[data, counts], [data, counts, displs, type] and mpi4py's other forms of a buffer for arrays of many lengths."""
+    data, *rest = spec
+    typed = bool(rest) and isinstance(rest[-1], (str, MPI.Datatype))
+    out = buffers.flat([data, rest.pop()] if typed else data, "recvbuf", writable=True)
+    if out is None:
+        return None
+    if len(rest) == 1 and len(rest[0]) == 2 and not np.isscalar(rest[0][0]):
+        rest = list(rest[0])
+    counts = [int(count) for count in rest[0]]
+    displs = rest[1] if len(rest) > 1 and rest[1] is not None else np.cumsum([0, *counts[:-1]])
+    if len(counts) != degree or len(displs) < degree:
+        raise BufferError(f"recvbuf has counts for {len(counts)} neighbours; there are {degree}")
+    unit = 2 if "complex" in str(getattr(data, "dtype", "")) else 1
+    rows = []
+    for count, displ in zip(counts, displs):
+        if count < 0 or displ < 0 or unit * (displ + count) > out.n:
+            raise BufferError(f"recvbuf: {count} values from {displ} on do not fit its {out.n // unit}")
+        rows.append(out[unit * int(displ) : unit * (int(displ) + count)])
+    return rows
+
+
+def _given(weights: Any, comm: Any) -> dict[int, float]:
+    """Weights as a mapping from this rank and its neighbours; those not named have none."""
+    pairs = weights.items() if hasattr(weights, "items") else enumerate(weights)
+    named = {int(r): float(w) for r, w in pairs if w}
+    known = {*_present(comm._sources()), comm.rank}
+    if set(named) - known:
+        raise ValueError(f"weights name {sorted(set(named) - known)}; rank {comm.rank} has {sorted(known)}")
+    return {**dict.fromkeys(known, 0.0), **named}

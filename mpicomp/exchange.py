@@ -1,0 +1,178 @@
+"""What the neighbour schedule asks for: ranges of this rank's values as wires, and what becomes of the others'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Iterator, Optional, Sequence
+
+import numpy as np
+
+from . import arrays
+from .arrays import KINDS, Flat
+from .codecs.base import Codec, Stream, accumulate, as_kind
+from .errors import DisagreementError
+from .job import Pool
+from .schedules.cuts import segments
+from .schedules.neighbor import neighbor
+
+SEGMENT = 1 << 20  # bytes of one segment: stays in a core's cache
+_HEAD = 8  # bytes in front of an array whose length is checked on arrival
+
+
+@dataclass(frozen=True)
+class Link:
+    """How arrays travel between this rank and its neighbours.
+
+    codecs[r] is how rank r's array of lengths[r] values of `kind` travels; this rank's own are among them. With `checked`
+    the length travels too, and it is an error if the receiver expects another.
+    """
+
+    rank: int
+    sources: Sequence[int]
+    destinations: Sequence[int]
+    lengths: dict[int, int]
+    codecs: dict[int, Codec]
+    kind: str
+    segment: int = SEGMENT
+    grain: int = 1
+    checked: bool = False
+
+    def cuts(self) -> dict[int, list[tuple[int, int]]]:
+        """The ranges of every array: where they end depends on nothing that only one side knows."""
+        values = self.segment // KINDS[self.kind].storage.itemsize
+        whole = {r: segments(n, 1, max(self.codecs[r].grain, self.grain), values) for r, n in self.lengths.items()}
+        cuts = {r: [lane[0] for lane in lanes] for r, lanes in whole.items()}
+        return {r: each or [(0, 0)] for r, each in cuts.items()} if self.checked else cuts
+
+
+class Exchange:
+    """One exchange. Subclasses say what `values` are sent, and `take` what comes (this rank's own wire first)."""
+
+    def __init__(self, link: Link, stream: Stream, pool: Pool):
+        self.link, self.kind, self.codecs = link, link.kind, link.codecs
+        self.sources, self.destinations = link.sources, link.destinations
+        self.bytes_sent = 0
+        self._stream, self._pool = stream, pool
+        self._cuts = link.cuts()
+
+    def lanes(self, port: Any, tag: int) -> Iterator[Iterator[Any]]:
+        """The schedule of each segment, to be run by the engine."""
+        for lane in range(self.depth):
+            yield neighbor(port, self, lane, tag + lane)
+
+    @property
+    def depth(self) -> int:
+        return max(map(len, self._cuts.values()), default=0)
+
+    # What a sort of exchange defines
+
+    def values(self, lo: int, hi: int) -> Flat:
+        """What is sent for a range of this rank's array."""
+        raise NotImplementedError
+
+    def take(self, source: int, wire: Any, lo: int, hi: int) -> None:
+        """A range of a rank's array, this rank's own included."""
+        raise NotImplementedError
+
+    # What the schedule calls
+
+    def cut(self, rank: int, lane: int) -> Optional[tuple[int, int]]:
+        cuts = self._cuts[rank]
+        return cuts[lane] if lane < len(cuts) else None
+
+    def room(self, source: int, lo: int, hi: int) -> Any:
+        return self._pool.get(self._head(lo) + self.codecs[source].size(hi - lo, self.kind))
+
+    def encode(self, lo: int, hi: int) -> Any:
+        me, head = self.link.rank, self._head(lo)
+        wire = self.room(me, lo, hi)
+        if head:
+            wire[:head].view(np.int64)[0] = self.link.lengths[me]
+        if lo < hi:
+            self.codecs[me].encode_into(self.values(lo, hi), wire[head:], self._stream._replace(first=lo))
+        self.bytes_sent += len(self.destinations) * wire.nbytes
+        return wire
+
+    def decode(self, source: int, wire: Any, lo: int, hi: int) -> None:
+        head = self._head(lo)
+        if head and wire[:head].view(np.int64)[0] != self.link.lengths[source]:
+            raise DisagreementError(
+                f"rank {self.link.rank} expects {self.link.lengths[source]} values from rank {source}, "
+                f"which sends {wire[:head].view(np.int64)[0]}"
+            )
+        if lo < hi:
+            self.take(source, wire[head:], lo, hi)
+
+    def release(self, wires: Sequence[Any]) -> None:
+        for wire in wires:
+            self._pool.put(wire)
+
+    def _head(self, lo: int) -> int:
+        return _HEAD if self.link.checked and lo == 0 else 0
+
+
+class Gather(Exchange):
+    """Everybody's values into `rows`: pairs of a source and where its array goes."""
+
+    def __init__(self, x: Flat, rows: Sequence[tuple[int, Flat]], *args: Any):
+        super().__init__(*args)
+        self._x, self._rows = x, rows
+
+    def values(self, lo: int, hi: int) -> Flat:
+        return self._x[lo:hi]
+
+    def take(self, source: int, wire: Any, lo: int, hi: int) -> None:
+        for rank, row in self._rows:
+            if rank == source:
+                self.codecs[source].decode_into(wire, row[lo:hi])
+
+
+class Remembering(Gather):
+    """As Gather, but what travels is what the memory says, and the rows are its estimates of the others' arrays."""
+
+    def __init__(self, memory: Any, *args: Any):
+        super().__init__(*args)
+        self._memory = memory
+
+    def values(self, lo: int, hi: int) -> Flat:
+        return Flat(self._memory.outgoing(wide(self._x[lo:hi]), lo, hi), self.kind)
+
+    def take(self, source: int, wire: Any, lo: int, hi: int) -> None:
+        estimate = self._memory.heard(source, self.codecs[source], wire, lo, hi)
+        for rank, row in self._rows:
+            if rank == source:
+                row[lo:hi].data[:] = as_kind(estimate, row.kind).data
+
+
+class Average(Exchange):
+    """acc = weights[rank] * x, exact, + the others' values, each times its weight: decoded and added in one pass."""
+
+    def __init__(self, x: Flat, acc: Any, weights: dict[int, float], *args: Any):
+        super().__init__(*args)
+        self._x, self._acc, self._weights = x, acc, weights
+
+    def values(self, lo: int, hi: int) -> Flat:
+        return self._x[lo:hi]
+
+    def take(self, source: int, wire: Any, lo: int, hi: int) -> None:
+        part = self._acc[lo:hi]
+        if source != self.link.rank:
+            self.codecs[source].add_into(wire, part, self.kind, self._weights[source])
+        else:
+            part[:] = 0
+            accumulate(self._x[lo:hi], part, self._weights[source])
+
+
+def wide(x: Flat) -> Any:
+    """x in the type in which sums of it are taken; no copy where that is its own."""
+    if KINDS[x.kind].storage == KINDS[x.kind].accumulator:
+        return x.data
+    acc = arrays.empty(x.n, KINDS[x.kind].accumulator, like=x.data)
+    acc[:] = 0
+    accumulate(x, acc, 1.0)
+    return acc
+
+
+def wide_kind(kind: str) -> str:
+    """The kind of sums of this kind."""
+    return "f64" if KINDS[kind].accumulator == np.dtype("f8") else "f32"

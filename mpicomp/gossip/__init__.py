@@ -1,0 +1,1 @@
+"""DECENTRALIZED AVERAGING, one method a file."""

@@ -1,0 +1,1 @@
+"""WHAT A PERSISTENT COLLECTIVE REMEMBERS from one start to the next. One idea a file; arrays and counters only, no MPI."""
