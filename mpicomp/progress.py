@@ -75,7 +75,12 @@ def _advance(port: Any) -> bool:
     if not port.lock.acquire(blocking=False):
         return False
     try:
-        return any([run.advance() for run in list(port.active)])
+        moved = any([run.advance() for run in list(port.active)])
+        if moved:
+            port.busy()
+        elif port.active:
+            port.idle(port.active[0])  # nobody else may be waiting who would hear of another rank's failure
+        return moved
     except BaseException as error:  # whoever waits for the run gets it
         port.fail(error)
         return False

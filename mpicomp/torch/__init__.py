@@ -3,6 +3,7 @@
 from .ddp import HookState, ddp_hook
 from .functional import allreduce, allreduce_, broadcast_optimizer_state, broadcast_parameters
 from .optimizer import DistributedOptimizer
+from .process_group import init_process_group
 
 __all__ = [
     "DistributedOptimizer",
@@ -12,4 +13,5 @@ __all__ = [
     "broadcast_optimizer_state",
     "broadcast_parameters",
     "ddp_hook",
+    "init_process_group",
 ]

@@ -7,69 +7,101 @@ from typing import Any, Callable, Optional, Sequence
 import torch
 
 from .. import progress
-from ..arrays import Flat, flatten
-from ..collectives.many import FusedCall
+from ..arrays import flatten, kind_of
+from ..collectives.many import FusedCall, _rule
 from ..engine import Run, wait
 from ..errors import BufferError
 from ..fusion import Fused
 from ..ports.mpi import port_of
 from ..settings import Settings
 
+MOST, FIRST = 25 << 20, 1 << 20  # bytes of a bucket and of the first one, as torch's DistributedDataParallel
+Choose = Callable[[str, torch.Tensor], Settings]
+
 
 class Bucket:
     """Parameters whose gradients are averaged together, in place."""
 
-    def __init__(self, parameters: Sequence[torch.nn.Parameter], settings: Settings):
+    def __init__(self, parameters: Sequence[torch.Tensor], settings: Settings):
         self.parameters = list(parameters)
         self.settings = settings
-        self.ready: set[int] = set()
+        self.gradients: dict[int, torch.Tensor] = {}  # those that were made, by the identity of their parameter
         self.run: Optional[Run] = None
-
-    def mark(self, parameter: torch.nn.Parameter) -> None:
-        self.ready.add(id(parameter))
+        self.bytes_sent = 0
 
     @property
     def complete(self) -> bool:
-        return len(self.ready) == len(self.parameters)
+        return len(self.gradients) == len(self.parameters)
 
-    def start(self, comm: Any) -> None:
-        """Begin to average the gradients; one that backward did not make counts as zero."""
-        for parameter in self.parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        self.run = start_mean(comm, [flat_gradient(parameter) for parameter in self.parameters], self.settings)
+    def put(self, parameter: torch.Tensor, gradient: torch.Tensor) -> None:
+        if self.run is not None:
+            raise RuntimeError(
+                "a gradient was made again while it is being averaged: call step() after each backward(), "
+                "and let backward() accumulate within no_sync()"
+            )
+        self.gradients[id(parameter)] = gradient
+
+    def start(self, comm: Any, call: int, finish: Optional[Callable[[Optional[BaseException]], None]] = None) -> None:
+        """Begin to average; it proceeds by itself. `call` numbers the collectives of `comm`, for the random numbers."""
+        port = port_of(comm)
+        try:
+            planned = self._plan(port, self.settings)
+            if planned.plan.algorithm == "raw":  # MPI's own cannot be waited for by the progress thread; the same can
+                planned = self._plan(port, self.settings.override("raw", "direct"))
+        except Exception as error:
+            port.fail(error)
+            raise
+        self.gradients = {}
+        self.bytes_sent += planned.plan.wire_bytes
+        self.run = planned.start(self.settings.seed, call, finish)
+        progress.watch(self.run)
 
     def wait(self) -> None:
+        self.gradients = {}
         if self.run is not None:
             run, self.run = self.run, None
             wait(run)
-        self.ready.clear()
+
+    def _plan(self, port: Any, settings: Settings) -> FusedCall:
+        flats = []
+        for parameter in self.parameters:
+            flat = flatten(self.gradients[id(parameter)], "a gradient")
+            if flat is None:
+                raise BufferError(f"a gradient of {parameter.dtype} cannot be averaged")
+            flats.append(flat)
+        whole = Fused(flats, max(settings.codec.grain, settings.down.grain))
+        return FusedCall(port, settings, whole, whole, True)
 
 
-def flat_gradient(parameter: torch.nn.Parameter) -> Flat:
-    gradient = parameter.grad
-    if gradient is not None and not gradient.is_contiguous():
-        parameter.grad = gradient = gradient.contiguous()
-    flat = flatten(gradient, "gradient")
-    if flat is None:
-        raise BufferError(f"a gradient of {parameter.dtype} cannot be averaged")
-    return flat
+def chooser(settings: Settings, codec: Any, algorithm: Optional[str]) -> Choose:
+    """How a parameter's gradient travels: as `codec` says, which may be a rule; exactly if that cannot carry its type."""
+
+    def choose(name: str, parameter: torch.Tensor) -> Settings:
+        chosen = settings.override(_rule(codec, settings.codec, name, parameter), algorithm)
+        kind = kind_of(parameter.dtype)
+        able = kind in chosen.codec.kinds and kind in chosen.down.kinds
+        return chosen if able else chosen.override("raw")
+
+    return choose
 
 
-def start_mean(
-    comm: Any,
-    flats: Sequence[Flat],
-    settings: Settings,
-    finish: Optional[Callable[[Optional[BaseException]], None]] = None,
-) -> Run:
-    """Begin the mean of these arrays over all ranks, in place, and let it proceed by itself."""
-    port = port_of(comm)
-    whole = Fused(flats, max(settings.codec.grain, settings.down.grain))
-    call = FusedCall(port, settings, whole, whole, True)
-    if call.plan.algorithm == "raw":  # MPI untouched cannot be waited for by the progress thread; the same, exact, can
-        exact = settings.override("raw", "direct")
-        call = FusedCall(port, exact, Fused(flats, exact.codec.grain), Fused(flats, exact.codec.grain), True)
-    seed, number = comm._number(settings.seed, None)
-    run = call.start(seed, number, finish)
-    progress.watch(run)
-    return run
+def fill(parameters: Sequence[torch.Tensor], names: dict[int, str], choose: Choose, most: int) -> list[Bucket]:
+    """Buckets of about `most` bytes, each of one type and codec, in the reverse order of the parameters.
+
+    That is about the order in which backward makes gradients. The first one is small, so that sending starts early.
+    """
+    buckets: list[Bucket] = []
+    filling: dict[Any, list[torch.Tensor]] = {}
+    for parameter in reversed(parameters):
+        key = (parameter.dtype, choose(names[id(parameter)], parameter))
+        group = filling.setdefault(key, [])
+        group.append(parameter)
+        if sum(p.numel() * p.element_size() for p in group) >= (most if buckets else min(most, FIRST)):
+            buckets.append(Bucket(filling.pop(key), key[1]))
+    return buckets + [Bucket(group, key[1]) for key, group in filling.items()]
+
+
+def named(parameters: Sequence[torch.Tensor], given: Any) -> dict[int, str]:
+    """The name of each parameter: as given by pairs of a name and a parameter, else its number."""
+    names = {id(p): str(index) for index, p in enumerate(parameters)}
+    return {**names, **{id(p): name for name, p in given or ()}}

@@ -1,0 +1,459 @@
+"""Training with torch on every rank: the DDP hook, the optimizers, functions on tensors."""
+
+from __future__ import annotations
+
+import copy
+import os
+
+import pytest
+from mpi4py import MPI
+
+if MPI.COMM_WORLD.size not in (1, 2, 4):
+    pytest.skip("training is tested on 1, 2 and 4 ranks", allow_module_level=True)
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+import mpicomp  # noqa: E402
+from mpicomp.torch import (  # noqa: E402
+    DistributedOptimizer,
+    HookState,
+    allreduce,
+    allreduce_,
+    broadcast_optimizer_state,
+    broadcast_parameters,
+    ddp_hook,
+    init_process_group,
+)
+
+WORLD = MPI.COMM_WORLD
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+SUMS_ARE_EXACT = WORLD.size <= 2  # of two numbers there is only one order
+
+
+@pytest.fixture(scope="module", autouse=True)
+def group():
+    torch.set_num_threads(1)
+    torch.backends.mkldnn.enabled = False  # its 16-bit kernels end some virtual machines with an illegal instruction
+    init_process_group(WORLD)
+    yield
+    dist.destroy_process_group()
+
+
+def network(dtype=torch.float32, seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(20, 33), nn.Tanh(), nn.Linear(33, 17), nn.Tanh(), nn.Linear(17, 3)).to(dtype)
+
+
+def batch(step=0, rank=None, dtype=torch.float32):
+    """A rank's share of the data, another one in each step."""
+    generator = torch.Generator().manual_seed(1000 * step + (WORLD.rank if rank is None else rank))
+    x = torch.randn(8, 20, generator=generator, dtype=torch.float64)
+    return x.to(dtype), x.sum(1).gt(0).long()
+
+
+def loss_of(model, step=0, dtype=torch.float32):
+    x, y = batch(step, dtype=dtype)
+    return nn.functional.cross_entropy(model(x), y)
+
+
+def parallel(comm, model=None, hook=True, codec=None, ddp=None, **settings):
+    """(model, state): a DDP model whose gradients travel in several buckets,averaged by the hook or by torch itself."""
+    wrapped = DistributedDataParallel(network() if model is None else model, bucket_cap_mb=0.003, **ddp or {})
+    state = HookState(comm, codec, bucket_bytes=2500, **settings)
+    if hook:
+        wrapped.register_comm_hook(state, ddp_hook)
+    return wrapped, state
+
+
+def train(model, optimizer, steps, first=0):
+    for step in range(first, first + steps):
+        optimizer.zero_grad()
+        loss_of(model, step).backward()
+        optimizer.step()
+
+
+def gradients(model):
+    return [None if p.grad is None else p.grad.detach().clone() for p in model.parameters()]
+
+
+def bits(tensors):
+    """All tensors as bytes."""
+    return b"".join(t.detach().contiguous().view(torch.uint8).numpy().tobytes() for t in tensors)
+
+
+def assert_the_same_on_every_rank(tensors):
+    everybody = WORLD.allgather(bits(tensors))
+    assert all(each == everybody[0] for each in everybody)
+
+
+def assert_close(ours, theirs, dtype=torch.float32):
+    """Equal bits on two ranks; else what another order of the same sums can change."""
+    for a, b in zip(ours, theirs):
+        if SUMS_ARE_EXACT:
+            assert torch.equal(a, b)
+        else:
+            scale = b.double().abs().max()
+            assert (a - b).double().abs().max() <= 8 * WORLD.size * torch.finfo(dtype).eps * scale
+
+
+def exact_mean(model, dtype, steps=(0,)):
+    """The gradients' mean over all ranks, in float64, of gradients as each rank makes them."""
+    total = None
+    for rank in range(WORLD.size):
+        single = copy.deepcopy(model)
+        for step in steps:
+            x, y = batch(step, rank, dtype)
+            nn.functional.cross_entropy(single(x), y).backward()
+        made = [p.grad.double() for p in single.parameters()]
+        total = made if total is None else [a + b for a, b in zip(total, made)]
+    return [t / WORLD.size for t in total]
+
+
+# The hook
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_codec_raw_gives_the_gradients_of_ddp(comm, dtype):
+    ours, _ = parallel(comm, network(dtype), codec="raw")
+    theirs, _ = parallel(comm, network(dtype), hook=False)
+    for step in range(3):  # DDP rebuilds its buckets after the first
+        for model in (ours, theirs):
+            model.zero_grad()
+            loss_of(model, step, dtype).backward()
+        assert_close(gradients(ours), gradients(theirs), dtype)
+        assert_the_same_on_every_rank(gradients(ours))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("codec", ["raw", "natural"])
+def test_gradients_of_every_type_are_averaged(comm, dtype, codec):
+    model, _ = parallel(comm, network(dtype), codec=codec)
+    expected = exact_mean(model.module, dtype)
+    loss_of(model, dtype=dtype).backward()
+    assert_the_same_on_every_rank(gradients(model))
+    for got, wanted in zip(gradients(model), expected):
+        if codec == "raw" or WORLD.size == 1:
+            assert torch.allclose(
+                got.double(), wanted, rtol=0, atol=float(2 * torch.finfo(dtype).eps * wanted.abs().max())
+            )
+        else:  # a value becomes a power of two next to it, twice
+            assert (got.double() - wanted).norm() < 0.8 * wanted.norm()
+
+
+def test_a_codec_that_cannot_carry_a_type_leaves_it_exact(comm):
+    model, _ = parallel(comm, network(torch.float64), codec="natural:bits=8")
+    expected = exact_mean(model.module, torch.float64)
+    loss_of(model, dtype=torch.float64).backward()
+    for got, wanted in zip(gradients(model), expected):
+        assert torch.allclose(got, wanted, rtol=1e-12, atol=1e-15)
+
+
+def test_parameters_stay_the_same_bits_for_100_steps_with_the_hook(comm):
+    model, state = parallel(comm, codec="natural")
+    train(model, torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), 100)
+    assert_the_same_on_every_rank(model.parameters())
+    assert len(state.buckets) > 1
+    assert (state.bytes_sent > 0) == (WORLD.size > 1)
+
+
+def test_no_sync_accumulates(comm):
+    model, _ = parallel(comm, codec="raw")
+    expected = exact_mean(model.module, torch.float32, steps=(0, 1, 2))
+    for step in range(2):
+        with model.no_sync():
+            loss_of(model, step).backward()
+    loss_of(model, 2).backward()
+    for got, wanted in zip(gradients(model), expected):
+        assert torch.allclose(got.double(), wanted, rtol=1e-5, atol=1e-6)
+
+
+class Forked(nn.Module):
+    """Each rank uses one half in even steps; nobody uses the third."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.halves = nn.ModuleList([nn.Linear(20, 3), nn.Linear(20, 3)])
+        self.idle = nn.Linear(20, 3)
+        self.common = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.common(self.halves[WORLD.rank % 2](x))
+
+
+def test_unused_parameters_are_found(comm):
+    ours, _ = parallel(comm, Forked(), codec="raw", ddp={"find_unused_parameters": True})
+    theirs, _ = parallel(comm, Forked(), hook=False, ddp={"find_unused_parameters": True})
+    for step in range(3):
+        for model in (ours, theirs):
+            model.zero_grad()
+            loss_of(model, step).backward()
+        ours_made, theirs_made = gradients(ours), gradients(theirs)
+        assert [g is None for g in ours_made] == [g is None for g in theirs_made]
+        assert_close([g for g in ours_made if g is not None], [g for g in theirs_made if g is not None])
+
+
+def test_weights_in_channels_last_order_are_averaged(comm):
+    torch.manual_seed(0)
+    base = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 2)).to(
+        memory_format=torch.channels_last
+    )
+    results = []
+    for hook in (True, False):
+        model, _ = parallel(comm, copy.deepcopy(base), hook=hook, codec="raw")
+        torch.manual_seed(WORLD.rank)
+        model(torch.randn(4, 3, 8, 8).to(memory_format=torch.channels_last)).square().sum().backward()
+        results.append(gradients(model))
+    assert_close(*results)
+
+
+@pytest.mark.parametrize("bad", [float("inf"), float("nan")])
+@pytest.mark.parametrize("codec", ["raw", "natural", "natural:bits=8"])
+def test_a_gradient_scaler_sees_what_overflowed_on_another_rank(comm, codec, bad):
+    model, _ = parallel(comm, codec=codec)
+    before = bits(model.parameters())
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    loss = loss_of(model) * (bad if WORLD.rank == WORLD.size - 1 else 1.0)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 4.0
+    assert bits(model.parameters()) == before
+
+
+def test_rules_choose_codecs_by_name(comm):
+    base = network()
+    rule = {"*.bias": "raw", "4.*": "fp16"}
+    model, state = parallel(comm, base, codec=rule, named_parameters=base.named_parameters())
+    train(model, torch.optim.SGD(model.parameters(), 0.1), 2)
+    names = {id(p): name for name, p in base.named_parameters()}
+    codecs = {names[id(p)]: str(bucket.settings.codec) for bucket in state.buckets for p in bucket.parameters}
+    assert codecs == {
+        "0.weight": "natural", "0.bias": "raw", "2.weight": "natural", "2.bias": "raw", "4.weight": "fp16", "4.bias": "raw"
+    }  # fmt: skip
+
+
+def test_a_resumed_ddp_training_makes_the_same_bits(comm):
+    def fresh(codec="natural"):
+        model, state = parallel(mpicomp.Comm(comm), codec=codec)
+        return model, state, torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+
+    model, state, optimizer = fresh()
+    train(model, optimizer, 5)
+    saved = copy.deepcopy([part.state_dict() for part in (model, state, optimizer)])
+    train(model, optimizer, 5, first=5)
+
+    again = fresh()
+    for part, was in zip(again, saved):
+        part.load_state_dict(was)
+    train(again[0], again[2], 5, first=5)
+    assert bits(again[0].parameters()) == bits(model.parameters())
+
+
+@pytest.mark.skipif(WORLD.size == 1, reason="nobody to disagree with")
+def test_an_error_in_a_collective_reaches_every_training_loop(comm):
+    model, _ = parallel(comm, codec="natural" if WORLD.rank else "raw")
+    with pytest.raises(RuntimeError, match="disagree|different arguments|other arguments"):
+        loss_of(model).backward()
+    comm.Barrier()
+
+
+@pytest.mark.skipif(WORLD.size == 1, reason="nobody to hear of it")
+def test_an_error_on_one_rank_reaches_the_training_loops_of_all(comm):
+    class Broken(mpicomp.codecs.Raw):
+        def encode_into(self, x, wire, stream):
+            if WORLD.rank == 1:
+                raise ArithmeticError("broken on purpose")
+            super().encode_into(x, wire, stream)
+
+    model, _ = parallel(comm, codec=Broken())
+    with pytest.raises(RuntimeError, match="broken on purpose"):
+        loss_of(model).backward()
+    comm.Barrier()
+
+
+# The optimizer
+
+
+def optimizer_of(model, comm, codec="natural", lr=0.1, **settings):
+    inner = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
+    return DistributedOptimizer(inner, comm, codec, model.named_parameters(), bucket_bytes=2000, **settings)
+
+
+def test_the_optimizer_with_codec_raw_averages_as_ddp_does(comm):
+    ours, (theirs, _) = network(), parallel(comm, hook=False)
+    optimizer = optimizer_of(ours, comm, "raw")
+    for step in range(3):
+        for model in (ours, theirs):
+            model.zero_grad()
+            loss_of(model, step).backward()
+        optimizer.synchronize()
+        assert_close(gradients(ours), gradients(theirs))
+
+
+def test_parameters_stay_the_same_bits_for_100_steps_with_the_optimizer(comm):
+    model = network(seed=WORLD.rank)
+    broadcast_parameters(model.state_dict(), comm)
+    optimizer = optimizer_of(model, comm)
+    train(model, optimizer, 100)
+    assert_the_same_on_every_rank(model.parameters())
+    assert len(optimizer.buckets) > 1
+    assert (optimizer.bytes_sent > 0) == (WORLD.size > 1)
+
+
+def test_gradients_are_clipped_after_synchronize(comm):
+    ours, (theirs, _) = network(), parallel(comm, hook=False)
+    optimizer = optimizer_of(ours, comm, "raw")
+    loss_of(theirs).backward()
+    expected = nn.utils.clip_grad_norm_(theirs.parameters(), 0.01)
+    loss_of(ours).backward()
+    optimizer.synchronize()
+    norm = nn.utils.clip_grad_norm_(ours.parameters(), 0.01)
+    assert torch.allclose(norm, expected, rtol=1e-6)
+    clipped = gradients(ours)
+    optimizer.step()  # does not average again
+    assert bits(gradients(ours)) == bits(clipped)
+    assert float(norm) > 0.01
+
+
+def test_the_optimizer_accumulates_within_no_sync(comm):
+    model = network()
+    expected = exact_mean(model, torch.float32, steps=(0, 1))
+    optimizer = optimizer_of(model, comm, "raw")
+    with optimizer.no_sync():
+        loss_of(model, 0).backward()
+    loss_of(model, 1).backward()
+    optimizer.synchronize()
+    for got, wanted in zip(gradients(model), expected):
+        assert torch.allclose(got.double(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_backward_twice_without_a_step_is_refused(comm):
+    model = network()
+    optimizer = optimizer_of(model, comm)
+    loss_of(model).backward()
+    with pytest.raises(RuntimeError, match="no_sync"):
+        loss_of(model).backward()
+    optimizer.synchronize()  # what came out is worth nothing; the next step is sound
+    train(model, optimizer, 1)
+    assert_the_same_on_every_rank(model.parameters())
+
+
+def test_a_gradient_that_a_rank_does_not_make_counts_as_zero(comm):
+    model = Forked()
+    optimizer = optimizer_of(model, comm, "raw")
+    loss_of(model).backward()
+    mine = gradients(model.halves[WORLD.rank % 2])[0]
+    optimizer.synchronize()
+    assert_the_same_on_every_rank(gradients(model))
+    assert not model.idle.weight.grad.any()
+    if WORLD.size == 2:
+        assert torch.equal(model.halves[WORLD.rank].weight.grad, mine / 2)
+
+
+def test_a_closure_is_evaluated_and_its_gradients_averaged(comm):
+    ours, (theirs, _) = network(), parallel(comm, hook=False)
+    optimizer = optimizer_of(ours, comm, "raw")
+
+    def closure():
+        optimizer.zero_grad()
+        loss = loss_of(ours)
+        loss.backward()
+        return loss
+
+    loss = optimizer.step(closure)
+    loss_of(theirs).backward()
+    assert loss.item() == loss_of(network()).item()
+    assert_close(gradients(ours), gradients(theirs))
+
+
+def test_schedulers_and_scalers_take_the_wrapped_optimizer(comm):
+    model = network()
+    optimizer = optimizer_of(model, comm, lr=0.4)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for bad in (False, True):
+        optimizer.zero_grad()
+        before = bits(model.parameters())
+        scaler.scale(loss_of(model) * (float("inf") if bad and WORLD.rank == 0 else 1)).backward()
+        optimizer.synchronize()
+        scaler.step(optimizer)
+        scaler.update()
+        scheduler.step()
+        assert (bits(model.parameters()) == before) == bad
+    assert scaler.get_scale() == 4.0
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
+    assert_the_same_on_every_rank(model.parameters())
+
+
+def test_a_training_resumed_with_the_optimizer_makes_the_same_bits(comm):
+    def fresh():
+        model = network()
+        return model, optimizer_of(model, mpicomp.Comm(comm))
+
+    model, optimizer = fresh()
+    train(model, optimizer, 5)
+    saved = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+    train(model, optimizer, 5, first=5)
+
+    again, resumed = fresh()
+    again.load_state_dict(saved[0])
+    resumed.load_state_dict(saved[1])
+    train(again, resumed, 5, first=5)
+    assert bits(again.parameters()) == bits(model.parameters())
+
+
+def test_everybody_gets_the_roots_parameters_and_momenta(comm):
+    model = network(seed=WORLD.rank)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    train(model, optimizer, 1)
+    root = WORLD.size - 1
+    broadcast_parameters(model.named_parameters(), comm, root)
+    broadcast_optimizer_state(optimizer, comm, root)
+    assert_the_same_on_every_rank(model.parameters())
+    assert_the_same_on_every_rank([state["momentum_buffer"] for state in optimizer.state.values()])
+
+
+@pytest.mark.skipif(WORLD.size == 1, reason="nobody to hear of it")
+def test_an_error_in_the_optimizer_reaches_every_rank(comm):
+    model = network()
+    optimizer = optimizer_of(model, comm, "natural" if WORLD.rank else "fp16")
+    with pytest.raises(mpicomp.Error, match="disagree|different arguments|other arguments"):
+        loss_of(model).backward()
+        optimizer.step()
+    comm.Barrier()
+
+
+# Functions
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_allreduce_sums_and_averages_tensors(comm, dtype):
+    x = torch.arange(6, dtype=dtype).reshape(2, 3) * (WORLD.rank + 1)
+    total = sum(range(1, WORLD.size + 1))
+    expected = torch.arange(6, dtype=dtype).reshape(2, 3) * total
+    assert torch.equal(allreduce(x, codec="raw", comm=comm), expected)
+    assert torch.equal(allreduce(x.T, codec="raw", comm=comm), expected.T)
+    assert allreduce_(x, op="mean", codec="raw", comm=comm) is x
+    assert torch.equal(x, expected / WORLD.size)
+
+
+def test_the_gradient_of_an_allreduce_is_an_allreduce(comm):
+    x = torch.ones(5, requires_grad=True)
+    (allreduce(x, codec="raw", comm=comm) * (WORLD.rank + 1)).sum().backward()
+    assert torch.equal(x.grad, torch.full((5,), float(sum(range(1, WORLD.size + 1)))))
+
+
+@pytest.mark.skipif("MPICOMP_PROGRESS" in os.environ, reason="this is about the variable")
+def test_training_works_without_the_progress_thread(comm, monkeypatch):
+    monkeypatch.setenv("MPICOMP_PROGRESS", "0")
+    model, _ = parallel(comm)
+    train(model, torch.optim.SGD(model.parameters(), 0.1), 2)
+    optimizer = optimizer_of(model.module, comm)
+    train(model.module, optimizer, 2)
+    optimizer.remove_hooks()
+    assert_the_same_on_every_rank(model.parameters())
