@@ -11,6 +11,7 @@ class Run:
 
     `prologue` runs alone; then the lanes, up to `depth` of them at a time, whichever is ready, older ones first.
     Each is a generator that yields the messages it waits for. `finish` is called once at the end, with the error or None.
+    `call` is its number among the collectives of the port, the same on all ranks: that of the last one unless given.
     """
 
     def __init__(
@@ -22,9 +23,11 @@ class Run:
         finish: Optional[Callable[[Optional[BaseException]], None]] = None,
         label: str = "",
         tag: Optional[int] = None,
+        call: Optional[int] = None,
     ):
         self.port = port
         self.label, self.tag = label, tag
+        self.call = port.calls if call is None else call
         self.done = False
         self.error: Optional[BaseException] = None
         self._waiting = iter(lanes)
@@ -50,7 +53,8 @@ class Run:
     def abandon(self, error: BaseException) -> None:
         """End with an error, which whoever waits for this run gets. The port keeps what messages under way still use."""
         self.error = error
-        self.port.ruins.append(self._lanes)
+        if not getattr(error, "settled", False):
+            self.port.ruins.append(self)
         self._end()
 
     def pending(self) -> list[Any]:

@@ -1,6 +1,7 @@
 """Messages by mpi4py, on a private duplicate of the user's communicator, so that they never meet the user's own.
 
-A failure on one rank reaches the others as a notice, which they look for while they wait. A port that saw a failure is
+A failure on one rank reaches the others as a notice, which they look for while they wait. A rank that waits for long
+tells the silent ones which call it is in, so that they can find out that they are in another. A port that saw a failure is
 dropped: the next collective makes a fresh duplicate, on every rank, so no stale message can be taken for a new one.
 """
 
@@ -10,7 +11,7 @@ import hashlib
 import os
 import threading
 import time
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 import numpy as np
 from mpi4py import MPI
@@ -18,11 +19,12 @@ from mpi4py import MPI
 from ..errors import DisagreementError, RemoteError, TimeoutError
 from ..job import Pool
 
-_NOTICE = 0  # the tag of failure notices; all other tags are larger
+_NOTICE, _QUESTION = 0, 1  # the tags of failure notices and of questions; all other tags are larger
 _LANE_BITS = 10  # cuts.MOST lanes of a call
-_SALT_BITS = 12
-_TEXT = 1024  # bytes of a notice
+_SALT_BITS = 12  # of what the ranks agreed upon; fewer where MPI has few tags
+_TEXT = 1024  # bytes of a notice: the number of the first call that failed, and why
 _LOOK_EVERY = 0.002  # seconds between two looks for trouble while idle
+_ASK_AFTER = 0.25  # seconds of silence after which peers are asked what they do; then after twice as long, and so on
 
 
 class _Arrival(MPI.Request):
@@ -48,11 +50,13 @@ class MPIPort:
         self.hosts: Optional[int] = None
         self.calls = 0
         self.broken = False
-        self._call_bits = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767).bit_length() - _LANE_BITS - _SALT_BITS
+        self._call_bits, self._salt_bits = tag_bits(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767)
         self._timeout = float(os.environ.get("MPICOMP_TIMEOUT", "inf"))
         self._idle_since: Optional[float] = None
         self._next_look = 0.0
-        self._notices: list[Any] = []
+        self._ask_after = _ASK_AFTER
+        self._told: list[Any] = []  # notices and questions under way
+        self._notice: Optional[tuple[int, str]] = None  # the first call that failed elsewhere, and how
 
     # What schedules call
 
@@ -86,7 +90,7 @@ class MPIPort:
         os.sched_yield()
         now = time.monotonic()
         if self._idle_since is None:
-            self._idle_since, self._next_look = now, now + _LOOK_EVERY
+            self._idle_since, self._next_look, self._ask_after = now, now + _LOOK_EVERY, _ASK_AFTER
         elif now > self._next_look:
             self._next_look = now + _LOOK_EVERY
             self._look(run, now - self._idle_since)
@@ -95,9 +99,14 @@ class MPIPort:
 
     def tag(self, salt: int) -> int:
         """The first tag of a new call, one for each of its lanes behind it. Calls with other arguments get other tags."""
+        tag = self.next_tag(salt)
         self.calls += 1
-        call = 1 + self.calls % ((1 << self._call_bits) - 1)
-        return (call << _SALT_BITS | salt % (1 << _SALT_BITS)) << _LANE_BITS
+        return tag
+
+    def next_tag(self, salt: int) -> int:
+        """What `tag` would give; for what comes before a call."""
+        call = 1 + (self.calls + 1) % ((1 << self._call_bits) - 1)
+        return (call << self._salt_bits | salt % (1 << self._salt_bits)) << _LANE_BITS
 
     def fail(self, error: BaseException) -> None:
         """Tell the others that this rank fails in the present call, and use this port no more."""
@@ -108,11 +117,9 @@ class MPIPort:
         for run in list(self.active):
             run.abandon(error)
         if not isinstance(error, RemoteError):
-            text = f"{type(error).__name__}: {error}".encode()[: _TEXT - 1]
-            notice = np.frombuffer(text.ljust(_TEXT, b"\0"), np.uint8)
-            self._notices = [
-                self.comm.Isend([notice, MPI.BYTE], r, _NOTICE) for r in range(self.size) if r != self.rank
-            ]
+            first = min((run.call for run in self.ruins), default=self.calls + 1)
+            text = first.to_bytes(8, "little") + f"{type(error).__name__}: {error}".encode()
+            self._tell(np.frombuffer(text[:_TEXT].ljust(_TEXT, b"\0"), np.uint8), self._others(), _NOTICE)
 
     # Small exchanges, blocking and collective; buffers, never pickle
 
@@ -142,33 +149,73 @@ class MPIPort:
     def free(self) -> None:
         """Release the private communicator. A broken one may have messages under way and is left to MPI_Finalize."""
         if not self.broken and not MPI.Is_finalized() and self.comm != MPI.COMM_NULL:
+            list(self._questions())  # the next communicator with this one's number must not get them
             self.comm.Free()
 
     def _look(self, run: Any, waited: float) -> None:
         status = MPI.Status()
-        if self.comm.Iprobe(MPI.ANY_SOURCE, _NOTICE, status):
-            notice = np.zeros(_TEXT, np.uint8)
-            self.comm.Recv([notice, MPI.BYTE], status.source, _NOTICE)
-            raise RemoteError(
-                f"rank {status.source} failed: {notice.tobytes().rstrip(bytes(1)).decode(errors='replace')}"
-            )
-        if self.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status) and self._contradicts(run, status.tag):
-            raise DisagreementError(
-                f"rank {status.source} takes part in this collective with other arguments than rank {self.rank}"
-            )
+        while self.comm.Iprobe(MPI.ANY_SOURCE, _NOTICE, status):
+            self._note(status.source)
+        if self._notice is not None and run.call >= self._notice[0]:  # an earlier call may still end well
+            raise RemoteError(self._notice[1])
+        heard = list(self._questions())
+        if self.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
+            heard.append((status.source, status.tag))
+        for source, tag in heard:
+            if self._contradicts(run, tag):
+                raise DisagreementError(
+                    f"rank {source} takes part in this collective with other arguments than rank {self.rank}"
+                )
         if waited > self._timeout:
             raise TimeoutError(
                 f"{run.label}: no answer for {waited:.1f} s (MPICOMP_TIMEOUT={self._timeout:g}) from {_silent(run)}"
             )
+        if waited > self._ask_after and run.tag is not None:
+            self._ask_after *= 2
+            self._tell(np.array([run.tag], np.int64).view(np.uint8), _sources(run), _QUESTION)
+
+    def _note(self, source: int) -> None:
+        """Read a notice; the one of the earliest call counts."""
+        data = np.zeros(_TEXT, np.uint8)
+        self.comm.Recv([data, MPI.BYTE], source, _NOTICE)
+        first, text = int(data[:8].view("<i8")[0]), data[8:].tobytes().rstrip(bytes(1)).decode(errors="replace")
+        if self._notice is None or first < self._notice[0]:
+            self._notice = first, f"rank {source} failed: {text}"
+
+    def _others(self) -> list[int]:
+        return [rank for rank in range(self.size) if rank != self.rank]
+
+    def _tell(self, data: np.ndarray, ranks: list[int], tag: int) -> None:
+        self._told = [message for message in self._told if not message.Test()]
+        self._told += [self.comm.Isend([data, MPI.BYTE], rank, tag) for rank in ranks]
+
+    def _questions(self) -> Iterator[tuple[int, int]]:
+        """(rank, tag of its call) of everybody who asked since the last look."""
+        status, tag = MPI.Status(), np.zeros(1, np.int64)
+        while self.comm.Iprobe(MPI.ANY_SOURCE, _QUESTION, status):
+            self.comm.Recv([tag.view(np.uint8), MPI.BYTE], status.source, _QUESTION)
+            yield status.source, int(tag[0])
 
     def _contradicts(self, run: Any, tag: int) -> bool:
-        """Whether a message nobody asked for belongs to the same call of a peer, made with other arguments."""
-        shift = _SALT_BITS + _LANE_BITS
+        """Whether a message nobody waits for, or a question, is of the same call of a peer, made with other arguments."""
+        shift = self._salt_bits + _LANE_BITS
         return run.tag is not None and tag >> shift == run.tag >> shift and tag >> _LANE_BITS != run.tag >> _LANE_BITS
 
 
+def tag_bits(largest: int) -> tuple[int, int]:
+    """How many bits of a tag number the calls, and how many tell their arguments apart."""
+    bits = (largest + 1).bit_length() - 1 - _LANE_BITS
+    salt = min(_SALT_BITS, bits // 2)
+    return bits - salt, salt
+
+
+def _sources(run: Any) -> list[int]:
+    """The ranks that a run waits for; none while the ranks agree, which all of them do together."""
+    return sorted({h.source for h in run.pending() if isinstance(h, _Arrival) and h != MPI.REQUEST_NULL})
+
+
 def _silent(run: Any) -> str:
-    ranks = sorted({h.source for h in run.pending() if isinstance(h, _Arrival) and h != MPI.REQUEST_NULL})
+    ranks = _sources(run)
     return f"rank {', '.join(map(str, ranks))}" if ranks else "some of the other ranks"
 
 
