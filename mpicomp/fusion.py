@@ -64,7 +64,7 @@ class FusedReduction(Reduction):
         pool: Pool,
     ):
         super().__init__(codec, down, x.flats[0], out.flats[0], scale, randomness, pool)
-        self.whole = x
+        self.whole, self.result = x, out
         self.parts = [
             Reduction(codec, down, a, b, scale, randomness, pool, start)
             for a, b, start in zip(x.flats, out.flats, x.starts)
@@ -77,26 +77,48 @@ class FusedReduction(Reduction):
         return sum(self.parts[k].sum_size(a, b) for k, a, b in self.whole.pieces(lo, hi))
 
     def write_part(self, lo: int, hi: int, wire: Any) -> None:
-        at = 0
-        for k, a, b in self.whole.pieces(lo, hi):
-            end = at + self.parts[k].part_size(a, b)
-            self.parts[k].write_part(a, b, wire[at:end])
-            at = end
+        for part, a, b, up, _ in self._pieces(lo, hi):
+            part.write_part(a, b, wire[up])
 
     def write_sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
-        at = up = 0
-        for k, a, b in self.whole.pieces(lo, hi):
-            end, up_end = at + self.parts[k].sum_size(a, b), up + self.parts[k].part_size(a, b)
-            self.parts[k].write_sum(a, b, [w[up:up_end] for w in wires], position, wire[at:end])
-            at, up = end, up_end
+        for part, a, b, up, down in self._pieces(lo, hi):
+            part.write_sum(a, b, [w[up] for w in wires], position, wire[down])
+
+    def write_partial(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
+        for part, a, b, up, _ in self._pieces(lo, hi):
+            part.write_partial(a, b, [w[up] for w in wires], position, wire[up])
 
     def decode(self, wire: Any, lo: int, hi: int) -> None:
-        at = 0
-        for k, a, b in self.whole.pieces(lo, hi):
-            end = at + self.parts[k].sum_size(a, b)
-            self.parts[k].decode(wire[at:end], a, b)
-            at = end
+        for part, a, b, _, down in self._pieces(lo, hi):
+            part.decode(wire[down], a, b)
+
+    def total(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int] = None) -> None:
+        for part, a, b, up, _ in self._pieces(lo, hi):
+            part.total(a, b, [w[up] for w in wires], position)
 
     def copy(self) -> Iterator[Any]:
         for part in self.parts:
             yield from part.copy()
+
+    def plain(self, lo: int, hi: int) -> list[Any]:
+        return [plain for part, a, b, _, _ in self._pieces(lo, hi) for plain in part.plain(a, b)]
+
+    def plain_out(self, lo: int, hi: int) -> list[Any]:
+        return [plain for part, a, b, _, _ in self._pieces(lo, hi) for plain in part.plain_out(a, b)]
+
+    def plain_total(self, lo: int, hi: int, others: Sequence[list[Any]], position: int, last: bool) -> None:
+        for index, (part, a, b, _, _) in enumerate(self._pieces(lo, hi)):
+            part.plain_total(a, b, [[plains[index]] for plains in others], position, last)
+
+    def among(self, rank: int, size: int) -> FusedReduction:
+        randomness = self.randomness._replace(rank=rank, size=size)
+        return FusedReduction(self.codec, self.down, self.result, self.result, self.scale, randomness, self.pool)
+
+    def _pieces(self, lo: int, hi: int) -> Iterator[tuple[Reduction, int, int, slice, slice]]:
+        """(array's job, from, to, where it is in wires of parts, in wires of sums) for all that is in a range."""
+        up = down = 0
+        for k, a, b in self.whole.pieces(lo, hi):
+            part = self.parts[k]
+            up_end, down_end = up + part.part_size(a, b), down + part.sum_size(a, b)
+            yield part, a, b, slice(up, up_end), slice(down, down_end)
+            up, down = up_end, down_end

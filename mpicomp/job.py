@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple, Optional, Sequence
+from typing import Any, Iterable, Iterator, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from .arrays import Flat, empty, is_cupy
 from .codecs.base import Codec, Stream, Terms, as_kind
+from .codecs.raw import Raw
 from .reference.rng import stream_key
 
-UP, DOWN, SHUFFLE = 0, 1, 2  # stages of a collective; each has random numbers of its own
+UP, DOWN, SHUFFLE, PARTIAL = 0, 1, 2, 3  # stages of a collective; each has random numbers of its own
+
+# What the verbs of a job that do arithmetic are: for those who cost or time them
+WORK = {"encode": "encode", "write_part": "encode", "decode": "decode"}
+WORK.update(dict.fromkeys(("reduce", "write_sum", "partial", "write_partial", "total", "plain_total"), "reduce"))
+
+
+def amount(verb: str, arguments: Sequence[Any]) -> int:
+    """How many values such a verb reads for its arguments."""
+    if verb == "decode":
+        return arguments[2] - arguments[1]
+    terms = len(arguments[2]) + 1 if WORK[verb] == "reduce" else 1
+    return (arguments[1] - arguments[0]) * terms
 
 
 class Pool:
@@ -76,21 +89,28 @@ class Reduction:
         self.codec, self.down = codec, down
         self.x, self.out, self.scale = x, out, scale
         self.kind = x.kind
+        self.randomness = randomness
         self.pool = pool
+        self.origin = origin
         self._up = randomness.stream(codec, UP, origin)
         self._down = randomness.stream(down, DOWN, origin)
+        self._partial = randomness.stream(codec, PARTIAL, origin)
 
     # What schedules call
 
+    def space(self, nbytes: int) -> Any:
+        """A buffer."""
+        return self.pool.get(nbytes, self.x.data)
+
     def room(self, lo: int, hi: int) -> Any:
-        """A buffer for somebody's part of a range."""
-        return self.pool.get(self.part_size(lo, hi), self.x.data)
+        """A buffer for somebody's part, or for a partial sum, of a range."""
+        return self.space(self.part_size(lo, hi))
 
     def sum_room(self, lo: int, hi: int) -> Any:
         """A buffer for the sum of a range."""
-        return self.pool.get(self.sum_size(lo, hi), self.x.data)
+        return self.space(self.sum_size(lo, hi))
 
-    def release(self, buffers: Sequence[Any]) -> None:
+    def release(self, buffers: Iterable[Any]) -> None:
         for buffer in buffers:
             self.pool.put(buffer)
 
@@ -106,9 +126,19 @@ class Reduction:
         self.write_sum(lo, hi, wires, position, wire)
         return wire
 
+    def partial(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int]) -> Any:
+        """As reduce, for a sum to which others will add. A rank may do this once for each element."""
+        wire = self.room(lo, hi)
+        self.write_partial(lo, hi, wires, position, wire)
+        return wire
+
     def decode(self, wire: Any, lo: int, hi: int) -> None:
         """A sum into the result."""
         self.down.decode_into(wire, self.out[lo:hi])
+
+    def total(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int] = None) -> None:
+        """As reduce, but into the result itself, not encoded."""
+        self._store(lo, hi, self.codec.total(self._terms(lo, hi, wires, position), self.scale))
 
     def copy(self) -> Iterator[Any]:
         """The whole collective where this rank is alone: exact."""
@@ -127,13 +157,44 @@ class Reduction:
     def write_part(self, lo: int, hi: int, wire: Any) -> None:
         self.codec.encode_into(self.x[lo:hi], wire, self._at(self._up, lo))
 
+    # A codec whose wires can be added would do so in these two.
+
     def write_sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
-        own = None if position is None else self.x[lo:hi]
-        terms, stream = Terms(wires, position or 0, own, hi - lo, self.kind), self._at(self._down, lo)
+        terms, stream = self._terms(lo, hi, wires, position), self._at(self._down, lo)
         if self.codec == self.down:
             self.down.reduce_into(terms, self.scale, wire, stream)
         else:
             self.down.encode_into(as_kind(self.codec.total(terms, self.scale), self.kind), wire, stream)
+
+    def write_partial(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
+        """In the up-link codec, and not scaled."""
+        self.codec.reduce_into(self._terms(lo, hi, wires, position), 1.0, wire, self._at(self._partial, lo))
+
+    # The exact part of a collective in two levels
+
+    def plain(self, lo: int, hi: int) -> list[Any]:
+        """This rank's values of a range as bytes."""
+        return [self.x[lo:hi].data.view("u1")]
+
+    def plain_out(self, lo: int, hi: int) -> list[Any]:
+        """The memory of the result of a range as bytes."""
+        return [self.out[lo:hi].data.view("u1")]
+
+    def plain_total(self, lo: int, hi: int, others: Sequence[list[Any]], position: int, last: bool) -> None:
+        """The exact sum of a range into the result's memory: scaled if it is the last, else to be summed further."""
+        terms = self._terms(lo, hi, [plain[0] for plain in others], position)
+        self._store(lo, hi, Raw().total(terms, self.scale if last else 1.0))
+
+    def among(self, rank: int, size: int) -> Reduction:
+        """This collective among some ranks only, each of which contributes what is in the result's memory."""
+        randomness = self.randomness._replace(rank=rank, size=size)
+        return Reduction(self.codec, self.down, self.out, self.out, self.scale, randomness, self.pool, self.origin)
+
+    def _terms(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int]) -> Terms:
+        return Terms(wires, position or 0, None if position is None else self.x[lo:hi], hi - lo, self.kind)
+
+    def _store(self, lo: int, hi: int, acc: Any) -> None:
+        self.out[lo:hi].data[:] = as_kind(acc, self.kind).data
 
     @staticmethod
     def _at(stream: Stream, lo: int) -> Stream:

@@ -9,7 +9,7 @@ from typing import Any, Iterator, Optional
 from . import tuning
 from .arrays import KINDS
 from .codecs.raw import Raw
-from .schedules import ALLREDUCE
+from .schedules import ALLREDUCE, OWNERS, parse
 from .schedules.cuts import segments
 from .settings import Settings
 from .timing import Table
@@ -42,9 +42,11 @@ class Plan:
         if self.algorithm in ("copy", "raw"):
             return
         grain = max(self.settings.codec.grain, self.settings.down.grain)
-        segment = self.segment // KINDS[self.kind].storage.itemsize
-        for lane, cuts in enumerate(segments(self.n, self.p, grain, segment)):
-            yield ALLREDUCE[self.algorithm](port, job, cuts, tag + lane)
+        name, options = parse(self.algorithm)
+        owners = OWNERS[name](port, **options) if name in OWNERS else self.p
+        segment = self.segment // KINDS[self.kind].storage.itemsize * owners // self.p
+        for lane, cuts in enumerate(segments(self.n, owners, grain, segment)):
+            yield ALLREDUCE[name](port, job, cuts, tag + lane, **options)
 
     @property
     def raw_bytes(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 from .codecs import Codec, codec
 from .errors import Error
-from .schedules import ALLREDUCE
+from .schedules import ALLREDUCE, parse
 
 ALGORITHMS = ("auto", "raw", *ALLREDUCE)
 
@@ -68,10 +68,14 @@ def _pair(spec: Any) -> tuple[Codec, Codec]:
     return one, one
 
 
-def _algorithm(name: str) -> str:
+def _algorithm(spec: str) -> str:
+    try:
+        name, _ = parse(spec)
+    except ValueError as error:
+        raise SettingError(str(error)) from None
     if name not in ALGORITHMS:
         raise SettingError(f"no algorithm named {name!r} (known: {', '.join(ALGORITHMS)})")
-    return name
+    return spec
 
 
 def _integer(name: str, value: Any, least: Optional[int] = None) -> int:

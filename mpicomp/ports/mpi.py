@@ -41,6 +41,7 @@ class MPIPort:
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank, self.size = self.comm.rank, self.comm.size
         self.lock = threading.RLock()  # whoever advances runs holds it
+        self.nodes = _nodes(self.comm)
         self.active: list[Any] = []
         self.ruins: list[Any] = []
         self.agreed: set[int] = set()
@@ -235,6 +236,20 @@ def existing_port(comm: MPI.Comm) -> Optional[MPIPort]:
     """The port of a communicator, if it has one. Local."""
     port: Any = comm.Get_attr(_KEYVAL[0]) if _KEYVAL else None
     return port
+
+
+def _nodes(comm: MPI.Intracomm) -> list[int]:
+    """A number for each rank's node: ranks that can share memory have the same. MPICOMP_NODES_OF=4 puts 4 ranks on each."""
+    given = os.environ.get("MPICOMP_NODES_OF")
+    if given is not None:
+        return [rank // max(int(given), 1) for rank in range(comm.size)]
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    first = np.array(comm.rank)
+    node.Bcast(first, 0)
+    node.Free()
+    firsts = np.empty(comm.size, first.dtype)
+    comm.Allgather(first, firsts)
+    return firsts.tolist()
 
 
 _KEYVAL: list[int] = []

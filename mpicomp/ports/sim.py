@@ -15,7 +15,7 @@ from typing import Any, Callable, Optional, Sequence
 
 from ..engine import Run
 from ..errors import RemoteError
-from ..job import Pool
+from ..job import WORK, Pool, amount
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class SimPort:
     def __init__(self, simulation: Simulation, rank: int):
         self.simulation = simulation
         self.rank, self.size = rank, simulation.size
+        self.nodes = [simulation._link(r) for r in range(simulation.size)]
         self.now = 0.0
         self.lock = nullcontext()
         self.active: list[Run] = []
@@ -211,19 +212,15 @@ class Costed:
         self._item = job.x.data.itemsize
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._job, name)
+        verb = getattr(self._job, name)
+        if name not in WORK:
+            return verb
 
-    def _spend(self, n: int, rate: float) -> None:
-        self._port.spend(n * self._item / rate)
+        def work(*args: Any) -> Any:
+            self._port.spend(amount(name, args) * self._item / getattr(self._costs, WORK[name]))
+            return verb(*args)
 
-    def encode(self, lo: int, hi: int) -> Any:
-        self._spend(hi - lo, self._costs.encode)
-        return self._job.encode(lo, hi)
+        return work
 
-    def reduce(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int]) -> Any:
-        self._spend((hi - lo) * (len(wires) + 1), self._costs.reduce)
-        return self._job.reduce(lo, hi, wires, position)
-
-    def decode(self, wire: Any, lo: int, hi: int) -> None:
-        self._spend(hi - lo, self._costs.decode)
-        self._job.decode(wire, lo, hi)
+    def among(self, rank: int, size: int) -> Costed:
+        return Costed(self._job.among(rank, size), self._port, self._costs)
