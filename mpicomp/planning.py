@@ -9,7 +9,7 @@ from typing import Any, Iterator, Optional
 from . import tuning
 from .arrays import KINDS
 from .codecs.raw import Raw
-from .schedules import ALLREDUCE, OWNERS, parse
+from .schedules import ALLREDUCE, OWNERS, check, facts, parse
 from .schedules.cuts import segments
 from .settings import Settings
 from .timing import Table
@@ -18,6 +18,7 @@ SMALL = 4096  # bytes up to which auto is MPI untouched, whatever the network
 FLOOR = 256 << 10  # the same where no times are known
 NEVER_BY_AUTO = ("server",)  # one rank's link carries everything
 SEGMENT = 2 << 20  # bytes of one segment, all owners' parts together: stays in a core's cache
+LEAST = 4096  # values of one segment: with fewer, messages cost more than what they carry
 MPI_SUMS = ("f32", "f64")  # what every MPI can add itself
 
 
@@ -44,7 +45,7 @@ class Plan:
         grain = max(self.settings.codec.grain, self.settings.down.grain)
         name, options = parse(self.algorithm)
         owners = OWNERS[name](port, **options) if name in OWNERS else self.p
-        segment = self.segment // KINDS[self.kind].storage.itemsize * owners // self.p
+        segment = max(self.segment // KINDS[self.kind].storage.itemsize // self.p, LEAST // owners) * owners
         for lane, cuts in enumerate(segments(self.n, owners, grain, segment)):
             yield ALLREDUCE[name](port, job, cuts, tag + lane, **options)
 
@@ -54,20 +55,26 @@ class Plan:
 
     @property
     def wire_bytes(self) -> int:
-        """Bytes that each rank sends."""
-        sent = 2 * (self.p - 1) / max(self.p, 1)
-        if self.algorithm == "raw":
-            return round(sent * self.raw_bytes)
+        """Bytes that the busiest rank sends (between nodes)."""
+        if self.algorithm in ("copy", "raw"):
+            return round(2 * (self.p - 1) / max(self.p, 1) * self.raw_bytes)
         up, down = self.settings.codec, self.settings.down
-        return round(sent * (up.size(self.n, self.kind) + down.size(self.n, self.kind)) / 2)
+        name, p = self._senders()
+        return round(facts.sent(name, p, up.size(self.n, self.kind), down.size(self.n, self.kind)))
 
     @property
     def expected_error(self) -> Optional[float]:
         """A bound on the relative error (rms) of the sum of p independent arrays of the same size, where codecs state one."""
         if self.algorithm in ("copy", "raw"):
             return 0.0
-        up, down = self.settings.codec.omega(self.n), self.settings.down.omega(self.n)
-        return (up * (self.p - 1) / self.p + down * (1 + up)) ** 0.5
+        name, p = self._senders()
+        return facts.variance(name, p, self.settings.codec.omega(self.n), self.settings.down.omega(self.n)) ** 0.5
+
+    def _senders(self) -> tuple[str, int]:
+        """The algorithm, and how many ranks, or nodes where it has such, send compressed data; at most all."""
+        name, options = parse(self.algorithm)
+        nodes_of = options.get("nodes_of", int(os.environ.get("MPICOMP_NODES_OF", 1)))
+        return name, -(-self.p // max(nodes_of, 1)) if name == "hierarchical" else self.p
 
     def __str__(self) -> str:
         lines = [
@@ -97,6 +104,7 @@ def choose(settings: Settings, n: int, kind: str, p: int, table: Optional[Table]
     if p == 1:
         return plan("copy", "there is one rank")
     if settings.algorithm not in ("auto", "raw"):
+        check(settings.algorithm, p)
         return plan(settings.algorithm, "it was asked for")
     if kind not in MPI_SUMS:
         return plan("direct", f"MPI cannot add {KINDS[kind].label}")

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+from . import facts
 from . import halving as _halving
 from . import hierarchical as _hierarchical
 from .direct import direct
 from .gather import gather
 from .ring import ring
 from .server import server
+
+__all__ = ["ALLREDUCE", "OWNERS", "check", "facts", "parse"]
 
 ALLREDUCE: dict[str, Callable[..., Any]] = {
     "direct": direct,
@@ -45,3 +48,12 @@ def parse(spec: str) -> tuple[str, dict[str, int]]:
             raise ValueError(f"algorithm {spec!r}: {item!r} is not understood (possible: {possible})")
         options[key.strip()] = int(value)
     return name, options
+
+
+def check(spec: str, p: int) -> None:
+    """Raises ValueError if an algorithm is not possible on p ranks."""
+    name, options = parse(spec)
+    if options.get("root", 0) >= p:
+        raise ValueError(f"algorithm {spec!r}: there are ranks 0 to {p - 1} only")
+    if options.get("nodes_of", 1) < 1:
+        raise ValueError(f"algorithm {spec!r}: a node has at least one rank")
