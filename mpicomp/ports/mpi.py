@@ -23,6 +23,7 @@ _NOTICE, _QUESTION = 0, 1  # the tags of failure notices and of questions; all o
 _LANE_BITS = 10  # cuts.MOST lanes of a call
 _SALT_BITS = 12  # of what the ranks agreed upon; fewer where MPI has few tags
 _TEXT = 1024  # bytes of a notice: the number of the first call that failed, and why
+_SPIN = 100e-6  # seconds of waiting before the core is offered to others
 _LOOK_EVERY = 0.002  # seconds between two looks for trouble while idle
 _ASK_AFTER = 0.25  # seconds of silence after which peers are asked what they do; then after twice as long, and so on
 
@@ -87,9 +88,10 @@ class MPIPort:
         self._idle_since = None
 
     def idle(self, run: Any) -> None:
-        """Nothing moved: give the core to others and, now and then, look for trouble."""
-        os.sched_yield()
+        """Nothing moved: after a while give the core to others and, now and then, look for trouble."""
         now = time.monotonic()
+        if self._idle_since is not None and now - self._idle_since > _SPIN:
+            os.sched_yield()
         if self._idle_since is None:
             self._idle_since, self._next_look, self._ask_after = now, now + _LOOK_EVERY, _ASK_AFTER
         elif now > self._next_look:
