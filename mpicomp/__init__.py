@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .codecs import BF16, FP16, Codec, Natural, Raw, codec
+from .codecs import BF16, FP16, Chain, Codec, Natural, RandK, Raw, TopK, codec
 from .errors import CodecError, DisagreementError, Error, RemoteError, TimeoutError, WireError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ __all__ = [
     "BF16",
     "FP16",
     "Cartcomm",
+    "Chain",
     "Codec",
     "CodecError",
     "Comm",
@@ -42,10 +43,12 @@ __all__ = [
     "Distgraphcomm",
     "Error",
     "Natural",
+    "RandK",
     "Raw",
     "RemoteError",
     "Request",
     "TimeoutError",
+    "TopK",
     "WireError",
     "allreduce",
     "codec",

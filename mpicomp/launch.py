@@ -32,9 +32,18 @@ ARGUMENTS = {
     "reduce": "wires p position own n scale wire key first offset nearest",
     "scale_add": "x n acc weight",
     "round": "acc n out",
+    "select": "x n block k values pace tail stride key first",
+    "scatter": "values pace tail stride n block k out",
+    "accumulate": "values pace tail stride n block k acc weight",
 }
+BYTES = {"wire": 1, "wires": 1, "values": 1, "tail": 1}  # arrays of bytes, of no length that is known here
+STATUS = ("scatter", "accumulate")  # verbs that return 0, or another number if the bytes are no wire
 SCALARS = {
     "n": ctypes.c_int64,
+    "block": ctypes.c_int64,
+    "k": ctypes.c_int64,
+    "pace": ctypes.c_int64,
+    "stride": ctypes.c_int64,
     "p": ctypes.c_int32,
     "position": ctypes.c_int32,
     "nearest": ctypes.c_int32,
@@ -45,7 +54,7 @@ SCALARS = {
 STORED = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}  # bytes of x, own and out; acc has 4, or 8 for f64
 
 
-def kernel(name: str, like: Any = None) -> Callable[..., None]:
+def kernel(name: str, like: Any = None) -> Callable[..., Any]:
     """The kernel `name` for arrays like `like` (NumPy if not given)."""
     if hasattr(like, "__cuda_array_interface__"):
         raise TypeError(f"kernel {name!r} takes NumPy arrays, not {type(like).__name__}")
@@ -53,7 +62,7 @@ def kernel(name: str, like: Any = None) -> Callable[..., None]:
 
 
 @cache
-def _kernel(name: str, wanted: str) -> Callable[..., None]:
+def _kernel(name: str, wanted: str) -> Callable[..., Any]:
     if wanted not in ("", "reference", *(f"v{level}" for level in LEVELS)):
         raise ValueError(f"MPICOMP_CPU is {wanted!r}; possible: v4, v3, v1, reference")
     library = None if wanted == "reference" else _library()
@@ -83,27 +92,27 @@ def _library() -> ctypes.CDLL | None:
         return None
 
 
-def _call(function: Any, name: str) -> Callable[..., None]:
+def _call(function: Any, name: str) -> Callable[..., Any]:
     """`function` with arrays for pointers, each checked for its item size, length and contiguity."""
     verb, kind = name.rsplit("_", 1)
     verb = verb if verb in ARGUMENTS else verb.split("_", 1)[1]
     names = ARGUMENTS[verb].split()
     total = 8 if kind == "f64" else 4
     real = ctypes.c_double if kind == "f64" else ctypes.c_float
-    sizes = {"x": STORED[kind], "own": STORED[kind], "out": STORED[kind], "acc": total, "wire": 1, "wires": 1}
-    function.restype = None
+    sizes = {"x": STORED[kind], "own": STORED[kind], "out": STORED[kind], "acc": total, **BYTES}
+    function.restype = ctypes.c_int32 if verb in STATUS else None
     function.argtypes = [ctypes.c_void_p if each in sizes else SCALARS.get(each, real) for each in names]
     arrays = [(i, each, sizes[each]) for i, each in enumerate(names) if each in sizes]
     length = names.index("n")
 
-    def call(*args: Any) -> None:
+    def call(*args: Any) -> Any:
         given, n = list(args), args[length]
         for i, each, size in arrays:
             if each == "wires":
                 given[i] = _addresses(args[i])
             elif args[i] is not None:
-                given[i] = _address(args[i], each, size, n if each != "wire" else 0)
-        function(*given)
+                given[i] = _address(args[i], each, size, 0 if each in BYTES else n)
+        return function(*given)
 
     call.__name__ = name
     return call

@@ -67,8 +67,11 @@ class Plan:
         """A bound on the relative error (rms) of the sum of p independent arrays of the same size, where codecs state one."""
         if self.algorithm in ("copy", "raw"):
             return 0.0
-        name, p = self._senders()
-        return facts.variance(name, p, self.settings.codec.omega(self.n), self.settings.down.omega(self.n)) ** 0.5
+        (name, p), up, down = self._senders(), self.settings.codec, self.settings.down
+        if up != down:
+            return facts.variance(name, p, up.omega(self.n), down.omega(self.n)) ** 0.5
+        once, each = up.omegas(self.n)
+        return ((once + 1) * (facts.variance(name, p, each, each) + 1) - 1) ** 0.5
 
     def _senders(self) -> tuple[str, int]:
         """The algorithm, and how many ranks, or nodes where it has such, send compressed data; at most all."""

@@ -10,5 +10,6 @@
 #define MC_SUFFIXED_(name, level) name##__v##level
 #define MC_SUFFIXED(name, level) MC_SUFFIXED_(name, level)
 #define MC_KERNEL(name) __attribute__((visibility("default"))) void MC_SUFFIXED(name, MC_LEVEL)
+#define MC_STATUS_KERNEL(name) __attribute__((visibility("default"))) mc_i32 MC_SUFFIXED(name, MC_LEVEL)   /* 0: well */
 
 #endif

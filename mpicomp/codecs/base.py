@@ -16,11 +16,13 @@ REGISTRY: dict[str, type[Codec]] = {}
 
 
 class Stream(NamedTuple):
-    """The random numbers of a range of elements: a key, the index of its first element, an offset between ranks."""
+    """The random numbers of a range of elements: a key, the index of its first element, an offset between ranks, and
+    for codecs that are `shared` a key that all ranks and stages of a collective have (0: none but `key`)."""
 
     key: int
     first: int = 0
     offset: int = 0
+    shared: int = 0
 
 
 class Terms(NamedTuple):
@@ -46,6 +48,7 @@ class Codec:
     kinds = tuple(KINDS)
     unbiased = False
     correlated = False
+    shared = False  # True: all ranks keep the same values, so that their wires can be summed
     dense = True  # False: drops values or needs matrices, so that vectors and small arrays are better left exact
 
     def __init_subclass__(cls, name: Optional[str] = None, **kwargs: Any):
@@ -86,6 +89,10 @@ class Codec:
     def omega(self, n: int) -> float:
         """A bound on E|C(x) - x|^2 / |x|^2 for n values."""
         raise NotImplementedError
+
+    def omegas(self, n: int) -> tuple[float, float]:
+        """omega of what a collective with this codec both ways does once, and of what it does with each encoding."""
+        return 0.0, self.omega(n)
 
     def __str__(self) -> str:
         settings = [

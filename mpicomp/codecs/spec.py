@@ -1,4 +1,4 @@
-"""Codecs from their specs: `natural`, `natural:bits=8,rounding=nearest`."""
+"""Codecs from their specs: `natural`, `natural:bits=8,rounding=nearest`, chains `topk:ratio=0.01|natural`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Union
 
 from ..errors import CodecError
 from .base import REGISTRY, Codec
+from .chain import chain
 
 
 def names() -> list[str]:
@@ -21,6 +22,8 @@ def codec(spec: Union[str, Codec]) -> Codec:
         return spec
     if not isinstance(spec, str):
         raise TypeError(f"codec must be a spec or a Codec, not {type(spec).__name__}")
+    if "|" in spec:
+        return chain([codec(part) for part in spec.split("|")])
     name, _, settings = spec.strip().partition(":")
     name = name.strip()
     if name not in REGISTRY:
