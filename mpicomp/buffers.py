@@ -22,8 +22,7 @@ def pair(sendbuf: Any, recvbuf: Any) -> Optional[tuple[Flat, Flat]]:
     x = flat(sendbuf, "sendbuf")
     if x is None:
         return None
-    if x.kind != out.kind:
-        raise BufferError(f"sendbuf holds {arrays.KINDS[x.kind].label} and recvbuf {arrays.KINDS[out.kind].label}")
+    same_kind(x, out)
     if x.n != out.n:
         raise BufferError(f"sendbuf has {x.n} values and recvbuf {out.n}")
     if arrays.overlap(x, out):
@@ -46,6 +45,61 @@ def flat(spec: Any, name: str, writable: bool = False) -> Optional[Flat]:
     if view is None or len(spec) == 2:
         return view
     return _counted(view, spec[1:-1], char, name)
+
+
+def blocks(spec: Any, p: int, name: str, writable: bool = False) -> Optional[list[Flat]]:
+    """One flat array for each of p ranks: equal parts of a buffer, or as counts and displacements say.
+
+    An array, or [array, counts], [array, (counts, displs)], [array, counts, displs], each with or without a datatype
+    behind; counts may be one number for all. None if the buffer is for MPI as it is.
+    """
+    if not isinstance(spec, (list, tuple)):
+        spec = [spec]
+    data, *rest = spec
+    typed = bool(rest) and isinstance(rest[-1], (str, MPI.Datatype))
+    view = flat([data, rest.pop()] if typed else data, name, writable)
+    if view is None:
+        return None
+    unit = unit_of(spec)
+    if len(rest) == 1 and isinstance(rest[0], (list, tuple)) and len(rest[0]) == 2 and not np.isscalar(rest[0][0]):
+        rest = list(rest[0])
+    counts, displs = [*rest, None, None][:2]
+    if counts is None:
+        if view.n % (p * unit):
+            raise BufferError(f"{name}: {view.n // unit} values cannot be shared out evenly among {p} ranks")
+        counts = view.n // (p * unit)
+    counts = [int(count) for count in np.broadcast_to(counts, p)] if np.ndim(counts) == 0 else [*map(int, counts)]
+    displs = np.cumsum([0, *counts[:-1]]) if displs is None else displs
+    if len(counts) != p or len(displs) != p:
+        raise BufferError(f"{name}: {len(counts)} counts and {len(displs)} displacements for {p} ranks")
+    return [_block(view, unit * count, unit * int(displ), name) for count, displ in zip(counts, displs)]
+
+
+def head(spec: Any) -> Any:
+    """A buffer spec without its counts and displacements: enough to see the type."""
+    if not isinstance(spec, (list, tuple)) or not spec:
+        return spec
+    return [spec[0], spec[-1]] if isinstance(spec[-1], (str, MPI.Datatype)) else spec[0]
+
+
+def _block(view: Flat, count: int, displ: int, name: str) -> Flat:
+    if count < 0 or displ < 0 or displ + count > view.n:
+        raise BufferError(f"{name}: {count} values from {displ} on do not fit into its {view.n}")
+    return view[displ : displ + count]
+
+
+def same_kind(x: Flat, out: Flat) -> None:
+    """Both buffers of a collective must hold the same sort of numbers."""
+    if x.kind != out.kind:
+        raise BufferError(f"sendbuf holds {arrays.KINDS[x.kind].label} and recvbuf {arrays.KINDS[out.kind].label}")
+
+
+def unit_of(spec: Any) -> int:
+    """How many real values one number of a buffer is: 2 if it is complex."""
+    plain = head(spec)
+    if isinstance(plain, list):
+        return 2 if _plain(plain[1]) and _typechar(plain[1]) in ("F", "D") else 1
+    return 2 if "complex" in str(getattr(plain, "dtype", "")) else 1
 
 
 def _plain(datatype: Any) -> bool:

@@ -9,8 +9,9 @@ from mpi4py import MPI
 
 from . import buffers, engine, planning, settings
 from .codecs import Codec
-from .collectives import allreduce, many
+from .collectives import allreduce, base, many
 from .errors import CodecError
+from .family import FamilyMixin
 from .ports.mpi import existing_port
 from .request import Prequest, Request
 
@@ -18,13 +19,13 @@ _allreduce = MPI.Intracomm.Allreduce
 _SUM = MPI.SUM
 
 
-class Comm(MPI.Intracomm):
+class Comm(FamilyMixin, MPI.Intracomm):
     """A communicator on the same MPI handle as `comm`, with a codec for the floating-point sums that go through it."""
 
     _handle: Any = MPI.Intracomm  # the class of mpi4py that this one refines
     _settings: settings.Settings
     _calls: int
-    _untouched: set[tuple[str, int]]
+    _untouched: set[Any]
 
     def __new__(
         cls,
@@ -135,14 +136,14 @@ class Comm(MPI.Intracomm):
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None or call.plan.algorithm == "raw":
             return super().Allreduce_init(*((sendbuf, recvbuf) if call is None else call.buffers()), op, info)
+        return Prequest(self._starter(call, seed))
+
+    def _starter(self, call: base.Call, seed: Optional[int]) -> Callable[[], engine.Run]:
+        """Starts a persistent call: each time with random numbers of its own, counted from a seed that was given."""
         starts = iter(range(1 << 62))
-
-        def begin() -> engine.Run:
-            if seed is not None:
-                return call.start(seed, next(starts))
-            return call.start(*self._number(call.settings.seed, None))
-
-        return Prequest(begin)
+        if seed is not None:
+            return lambda: call.start(seed, next(starts))
+        return lambda: call.start(*self._number(call.settings.seed, None))
 
     def plan(
         self, x: Any, codec: Any = None, algorithm: Optional[str] = None, segment: Optional[int] = None

@@ -9,15 +9,15 @@ from mpi4py import MPI
 
 from .. import agreement, buffers, calibration, planning
 from ..engine import Run, wait
-from ..job import Randomness, Reduction
 from ..ports.mpi import MPIPort, port_of
 from ..settings import Settings
+from . import base
 
 
-class Call:
-    """One Allreduce with its arguments checked: a plan and, unless that is raw, everything to start it (again)."""
+class Call(base.Call):
+    """One Allreduce."""
 
-    make: type[Reduction] = Reduction
+    name = "Allreduce"
 
     def __init__(self, port: MPIPort, settings: Settings, x: Any, out: Any, mean: bool = False):
         self.port, self.x, self.out = port, x, out
@@ -28,16 +28,6 @@ class Call:
     def buffers(self) -> tuple[Any, Any]:
         """For MPI: the flat views, since it takes no tensor that requires grad."""
         return MPI.IN_PLACE if self.x is self.out else self.x.data, self.out.data
-
-    def start(self, seed: int, call: int, finish: Optional[Callable[[Optional[BaseException]], None]] = None) -> Run:
-        """A new Run; `call` numbers the calls of one communicator, so that each has random numbers of its own."""
-        port, settings = self.port, self.settings
-        tag = port.tag(self.digest)
-        randomness = Randomness(seed, call, port.rank, port.size)
-        job = self.make(settings.codec, settings.down, self.x, self.out, self.scale, randomness, port.pool)
-        check = agreement.agree(port, self.signature, self.digest)
-        lanes = self.plan.lanes(port, job, tag)
-        return Run(port, lanes, prologue=check, finish=finish, label=f"Allreduce #{port.calls}", tag=tag)
 
 
 def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[planning.Plan, str, int]:
@@ -61,24 +51,10 @@ def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[pla
 def prepare(
     comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op, settings: Callable[[], Settings], mean: bool = False
 ) -> Optional[Call]:
-    """A checked Call, or None where the buffers or the operation are not for a codec.
-
-    A rank that finds its arguments wrong tells the others before it raises.
-    """
-    if op != MPI.SUM or not _floating(recvbuf):
+    """A checked Call, or None where the buffers or the operation are not for a codec."""
+    if op != MPI.SUM or not base.floating(recvbuf):
         return None
     port = port_of(comm)
-    try:
+    with base.telling(port):
         flats = buffers.pair(sendbuf, recvbuf)
         return None if flats is None else Call(port, settings(), *flats, mean)
-    except Exception as error:
-        port.fail(error)
-        raise
-
-
-def _floating(recvbuf: Any) -> bool:
-    """Whether this is data for a codec at all; leaves faults to be reported by who looks closer."""
-    try:
-        return buffers.flat(recvbuf, "recvbuf") is not None
-    except ValueError:
-        return True

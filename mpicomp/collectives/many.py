@@ -20,6 +20,7 @@ from ..errors import BufferError
 from ..fusion import Fused, FusedReduction
 from ..ports.mpi import port_of
 from ..settings import Settings
+from . import base
 from .allreduce import Call
 
 EXACT = 1 << 12  # arrays of fewer values are exact by default where the codec drops values or needs matrices
@@ -46,7 +47,7 @@ def is_many(x: Any) -> bool:
 def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings], mean: bool = False) -> Batch:
     """Checked calls for all arrays: one for each type and codec among them."""
     port = port_of(comm)
-    try:
+    with base.telling(port):
         named = dict(many) if isinstance(many, Mapping) else {str(index): x for index, x in enumerate(many)}
         groups: dict[Any, list[Flat]] = {}
         untouched = []
@@ -63,9 +64,6 @@ def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings],
             whole = Fused(flats, max(chosen.codec.grain, chosen.down.grain))
             calls.append(FusedCall(port, chosen, whole, whole, mean))
         return Batch(calls, untouched)
-    except Exception as error:
-        port.fail(error)
-        raise
 
 
 def _is_array(x: Any) -> bool:

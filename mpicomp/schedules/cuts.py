@@ -21,9 +21,12 @@ def segments(n: int, owners: int, grain: int, segment: int) -> List[Cuts]:
 
     Who owns an element does not depend on `segment`, so neither do the bits of the result.
     """
-    whole = chunks(n, owners, grain)
-    longest = whole[0][1] - whole[0][0] if n else 0
-    piece = max(segment // owners // grain, 1) * grain
-    lanes = min(-(-longest // piece), MOST)
+    return slices(chunks(n, owners, grain), grain, segment // owners)
+
+
+def slices(whole: Cuts, grain: int, piece: int) -> List[Cuts]:
+    """Each of these ranges cut into the same number of pieces of at most `piece` values (and at least one grain)."""
+    longest = max((hi - lo for lo, hi in whole), default=0)
+    lanes = min(-(-longest // (max(piece // grain, 1) * grain)), MOST)
     piece = -(-longest // (max(lanes, 1) * grain)) * grain  # even lanes
     return [[(min(lo + k * piece, hi), min(lo + (k + 1) * piece, hi)) for lo, hi in whole] for k in range(lanes)]

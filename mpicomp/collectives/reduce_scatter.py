@@ -1,0 +1,95 @@
+"""Reduce_scatter and Reduce_scatter_block: every rank gets its part of the sum of all ranks' arrays."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+import numpy as np
+from mpi4py import MPI
+
+from .. import arrays, buffers
+from ..arrays import Flat
+from ..engine import Run
+from ..errors import BufferError
+from ..ports.mpi import MPIPort
+from ..schedules.reduce_scatter import ALGORITHMS
+from ..settings import Settings
+from . import base
+from .base import Finish
+from .family import Family
+
+
+class ReduceScatter(Family):
+    name = "Reduce_scatter"
+    algorithms = ALGORITHMS
+
+    def __init__(
+        self,
+        port: MPIPort,
+        settings: Settings,
+        sendbuf: Any,
+        recvbuf: Any,
+        recvcounts: Optional[Sequence[int]] = None,
+        op: MPI.Op = MPI.SUM,
+    ):
+        target = buffers.flat(recvbuf, "recvbuf", writable=True)
+        source = target if sendbuf is MPI.IN_PLACE else buffers.flat(sendbuf, "sendbuf")
+        if source is None or target is None:
+            raise BufferError("sendbuf and recvbuf must both hold floating-point data")
+        buffers.same_kind(source, target)
+        lengths = self._lengths(port, recvbuf, target, recvcounts, sendbuf is MPI.IN_PLACE)
+        ends = np.cumsum([0, *lengths]).tolist()
+        if source.n != ends[-1]:
+            raise BufferError(f"there are {source.n} values to be summed; the ranks get {ends[-1]}")
+        if target.n < lengths[port.rank]:
+            raise BufferError(f"recvbuf has {target.n} values; rank {port.rank} gets {lengths[port.rank]}")
+        x = [source[lo:hi] for lo, hi in zip(ends, ends[1:])]
+        self.target = target[: lengths[port.rank]]
+        # In place, the result begins where rank 0's part does: harmless only if all parts are equally long.
+        aside = sendbuf is MPI.IN_PLACE and len(set(lengths)) > 1
+        self.result = Flat(arrays.empty_like(self.target.data), source.kind) if aside else self.target
+        self._settle(port, settings, x, [self.result if r == port.rank else part for r, part in enumerate(x)])
+
+    def _lengths(self, port: MPIPort, recvbuf: Any, target: Flat, counts: Any, in_place: bool) -> list[int]:
+        """How many values each rank gets. Collective if mpi4py's way, by what each has room for, is asked for."""
+        if counts is None:
+            if in_place:
+                raise BufferError("Reduce_scatter in place needs recvcounts")
+            mine, all_of_them = np.array(target.n, np.int64), np.empty(port.size, np.int64)
+            port.comm.Allgather(mine, all_of_them)
+            return all_of_them.tolist()
+        if len(counts) != port.size or min(counts) < 0:
+            raise BufferError(f"recvcounts={counts!r} must be {port.size} numbers")
+        return [buffers.unit_of(recvbuf) * int(count) for count in counts]
+
+    @classmethod
+    def concerns(cls, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM) -> bool:
+        return op == MPI.SUM and base.floating(recvbuf)
+
+    def start(self, seed: int, call: int, finish: Optional[Finish] = None) -> Run:
+        if self.result is self.target:
+            return super().start(seed, call, finish)
+
+        def end(error: Optional[BaseException]) -> None:
+            if error is None and self.plan.algorithm != "raw":
+                self.target.data[:] = self.result.data
+            if finish is not None:
+                finish(error)
+
+        return super().start(seed, call, end)
+
+
+class ReduceScatterBlock(ReduceScatter):
+    name = "Reduce_scatter_block"
+
+    def __init__(self, port: MPIPort, settings: Settings, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM):
+        super().__init__(port, settings, sendbuf, recvbuf, None, op)
+
+    def _lengths(self, port: MPIPort, recvbuf: Any, target: Flat, counts: Any, in_place: bool) -> list[int]:
+        if in_place and target.n % port.size:
+            raise BufferError(f"recvbuf: {target.n} values cannot be shared out evenly among {port.size} ranks")
+        return [target.n // port.size if in_place else target.n] * port.size
+
+    @classmethod
+    def concerns(cls, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> bool:  # type: ignore[override]
+        return op == MPI.SUM and base.floating(recvbuf)
