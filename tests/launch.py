@@ -65,7 +65,9 @@ def run(
         return result
 
 
-def limited(command: list[str], limit: float, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def limited(
+    command: list[str], limit: float, environment: dict[str, str], folder: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
     """subprocess.run in a process group of its own, which is ended at the limit."""
     process = subprocess.Popen(
         command,
@@ -73,7 +75,7 @@ def limited(command: list[str], limit: float, environment: dict[str, str]) -> su
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
-        cwd=ROOT,
+        cwd=folder,
         start_new_session=True,
     )
     try:

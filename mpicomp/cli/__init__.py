@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from importlib import import_module
 from typing import Optional, Sequence
+
+from ..errors import Error
 
 COMMANDS = {
     "demo": "a table of raw against compressed Allreduce, to be started with mpirun",
@@ -24,4 +27,9 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
         module.add_arguments(command)
         command.set_defaults(run=module.run)
     arguments = parser.parse_args(argv)
-    arguments.run(arguments)
+    try:
+        arguments.run(arguments)
+    except Error as error:
+        if arguments.command == "run":
+            raise
+        sys.exit(f"mpicomp {arguments.command}: {error}")

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from .. import __version__, launch
-from .timing import Table, alternate, parse_size, seconds, size
+from ..tuning import parse_size
+from .timing import Table, alternate, seconds, size
 
 SIZES = ["4KB", "256KB", "1MB", "4MB", "16MB", "40MB"]
 HEADS = {"float32": 8, "MPI alone": 10, "mpicomp": 10, "speed-up": 9, "bytes sent": 11, "compressed": 11, "error": 8}

@@ -33,23 +33,15 @@ def alternate(
 
 
 def size(nbytes: float) -> str:
-    """4 KB, 16 MB: as people say it."""
-    power = next((power for power in range(3) if nbytes < 1000 ** (power + 1)), 3)
-    return f"{nbytes / 1000**power:.3g} {('B', 'KB', 'MB', 'GB')[power]}"
+    """4 KB, 16 MB: as people say it, in powers of 1024."""
+    power = next((power for power in range(3) if nbytes < 1024 ** (power + 1)), 3)
+    return f"{nbytes / 1024**power:.3g} {('B', 'KB', 'MB', 'GB')[power]}"
 
 
 def seconds(value: float) -> str:
     """12 ms, 3.4 us."""
     power = next((power for power in range(2) if value >= 1000**-power), 2)
     return f"{value * 1000**power:.3g} {('s', 'ms', 'us')[power]}"
-
-
-def parse_size(text: str) -> int:
-    """Bytes from 4KB, 40MB, 1.5GB or a plain number."""
-    factors = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
-    upper = text.strip().upper()
-    factor = factors.get(upper[-2:], 1)
-    return int(float(upper[:-2] if factor > 1 else upper.rstrip("B")) * factor)
 
 
 class Table:

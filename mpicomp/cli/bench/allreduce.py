@@ -7,7 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from ..timing import Table, alternate, parse_size, seconds, size
+from ...tuning import parse_size
+from ..timing import Table, alternate, seconds, size
 
 CODECS = ["natural", "natural:bits=8", "bf16"]
 SIZES = ["4KB", "256KB", "4MB", "40MB"]

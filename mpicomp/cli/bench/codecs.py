@@ -11,7 +11,8 @@ import numpy as np
 from ... import launch
 from ...codecs import Stream, codec
 from ...codecs.base import Codec
-from ..timing import Table, alternate, parse_size, size
+from ...tuning import parse_size
+from ..timing import Table, alternate, size
 
 CODECS = ["raw", "fp16", "bf16", "natural", "natural:bits=8", "natural:rounding=nearest"]
 HEADS = {"codec": 26, "bits": 6, "encode GB/s": 11, "x memcpy": 9, "decode GB/s": 11, "x memcpy ": 9}
