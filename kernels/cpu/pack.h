@@ -63,8 +63,6 @@ MC_FN void unpack_9(const mc_u8 *wire, mc_any32 *u)
     mc_u64 sign;
     memcpy(&sign, wire + 64, 8);
     floats_of(wire, sign, u);
-    if (sign & bytes_equal(wire, 0))
-        EACH(j, 64) u[j] = mc_natural_bits_f32(u[j] >> 23);
 }
 
 /* 12 bits: f64 */
@@ -160,8 +158,6 @@ MC_FN void unpack_6(const mc_u8 *wire, mc_any32 *u)
         high[j] = code[j] >> 5;
     }
     floats_of(e, bytes_equal(high, 1), u);
-    if (bytes_equal(code, 32))
-        EACH(j, 64) u[j] = mc_natural_wide_f16(code[j]);
 }
 
 /* 8 bits in a window: natural8, 512 values. A block without infinities, NaN, the top exponent and values below the
@@ -215,8 +211,6 @@ MC_FN void unpack_8(const mc_u8 *wire, mc_any32 *u)
             high[j] = code[j] & 128;
         }
         floats_of(e, bytes_equal(high, 128), u + i);
-        if (bytes_equal(code, 128))
-            EACH(j, 64) u[i + j] = mc_natural8_bits(code[j], s);
     }
 }
 

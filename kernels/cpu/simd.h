@@ -56,14 +56,16 @@ MC_FN mc_u64 bytes_equal(const mc_u8 *bytes, mc_u8 value)
     return _mm512_cmpeq_epi8_mask(_mm512_loadu_si512(bytes), _mm512_set1_epi8((char)value));
 }
 
-/* Floats' bits from exponents and signs. */
+/* Floats' bits from exponents and signs; what would be -0 is NaN. */
 MC_FN void floats_of(const mc_u8 *exponent, mc_u64 sign, mc_any32 *u)
 {
-    const __m512i top = _mm512_set1_epi32((mc_i32)0x80000000u);
+    const __m512i top = _mm512_set1_epi32((mc_i32)0x80000000u), nan = _mm512_set1_epi32(0x7FC00000);
     for (int k = 0; k < 4; k++) {
         __m512i v = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(exponent + 16 * k)));
         v = _mm512_slli_epi32(v, 23);
-        _mm512_storeu_si512(u + 16 * k, _mm512_mask_or_epi32(v, (__mmask16)(sign >> (16 * k)), v, top));
+        v = _mm512_mask_or_epi32(v, (__mmask16)(sign >> (16 * k)), v, top);
+        v = _mm512_mask_mov_epi32(v, _mm512_cmpeq_epi32_mask(v, top), nan);
+        _mm512_storeu_si512(u + 16 * k, v);
     }
 }
 
@@ -101,11 +103,12 @@ MC_FN mc_u64 bytes_equal(const mc_u8 *bytes, mc_u8 value)
 MC_FN void floats_of(const mc_u8 *exponent, mc_u64 sign, mc_any32 *u)
 {
     const __m256i up = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
-    const __m256i top = _mm256_set1_epi32((mc_i32)0x80000000u);
+    const __m256i top = _mm256_set1_epi32((mc_i32)0x80000000u), nan = _mm256_set1_epi32(0x7FC00000);
     for (int k = 0; k < 8; k++) {
         __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(exponent + 8 * k)));
         __m256i s = _mm256_sllv_epi32(_mm256_set1_epi32((mc_i32)(sign >> (8 * k) & 255)), up);
         v = _mm256_or_si256(_mm256_slli_epi32(v, 23), _mm256_and_si256(s, top));
+        v = _mm256_blendv_epi8(v, nan, _mm256_cmpeq_epi32(v, top));
         _mm256_storeu_si256((__m256i *)(u + 8 * k), v);
     }
 }
@@ -151,8 +154,10 @@ MC_FN void floats_of(const mc_u8 *exponent, mc_u64 sign, mc_any32 *u)
     mc_u8 low[64];
     memcpy(low, exponent, 64);
     for (int k = 0; k < 64; k += 8, sign >>= 8)
-        for (int j = 0; j < 8; j++)
-            u[k + j] = (mc_u32)low[k + j] << 23 | ((mc_u32)sign & 1u << j) << (31 - j);
+        for (int j = 0; j < 8; j++) {
+            mc_u32 v = (mc_u32)low[k + j] << 23 | ((mc_u32)sign & 1u << j) << (31 - j);
+            u[k + j] = v == 0x80000000 ? 0x7FC00000 : v;
+        }
 }
 
 #endif
