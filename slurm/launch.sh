@@ -8,5 +8,6 @@ export LAUNCH=${LAUNCH:-srun}
 read -ra launch <<<"$LAUNCH"
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1} # srun does not take it from sbatch
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$SRUN_CPUS_PER_TASK}
+export MPICOMP_NUM_THREADS=${MPICOMP_NUM_THREADS:-$SRUN_CPUS_PER_TASK}
 
 "${launch[@]}" python slurm/check_ranks.py "$SLURM_NTASKS" || exit 1

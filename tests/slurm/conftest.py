@@ -90,7 +90,7 @@ class Workplace:
         done = subprocess.run(
             ["sbatch", "--parsable", "--time=5", *options, script, *arguments],
             cwd=self.folder,
-            env={**os.environ, "PATH": own_python, **OPEN_MPI, **env},
+            env={**os.environ, "PATH": own_python, "PYTHONPATH": str(ROOT), **OPEN_MPI, **env},
             stdout=subprocess.PIPE,
             text=True,
             check=True,

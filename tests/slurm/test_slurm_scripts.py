@@ -17,6 +17,11 @@ if MPI.COMM_WORLD.rank == 0: print(f"ran {sys.argv[1:]} on {MPI.COMM_WORLD.size}
 """
 
 
+def stand_in_for_mpicomp(workplace) -> None:
+    workplace.write("mpicomp/__init__.py", "")  # a package, or the real one would be found first
+    workplace.write("mpicomp/__main__.py", STAND_IN)
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_shellcheck_finds_nothing(script, shellcheck):
     done = subprocess.run([shellcheck, "-x", f"slurm/{script.name}"], cwd=script.parents[1], check=False)
@@ -31,7 +36,7 @@ def test_ranks_are_checked_before_the_work(script):
 
 
 def test_the_sizes_of_a_benchmark_are_shared_out_over_an_array(workplace, srun):
-    workplace.write("mpicomp/__main__.py", STAND_IN)
+    stand_in_for_mpicomp(workplace)
     array = workplace.submit("slurm/allreduce_bench.sbatch", "--codec", "natural", LAUNCH=srun)
     from_to = [("1K", "64K"), ("64K", "1M"), ("1M", "64M")]
     for task, (smallest, largest) in enumerate(from_to):
@@ -41,7 +46,7 @@ def test_the_sizes_of_a_benchmark_are_shared_out_over_an_array(workplace, srun):
 
 
 def test_tuning_runs_on_all_ranks(workplace, launcher):
-    workplace.write("mpicomp/__main__.py", STAND_IN)
+    stand_in_for_mpicomp(workplace)
     output = workplace.submit("slurm/tune.sbatch", LAUNCH=launcher).succeed()
     assert "ran ['tune'] on 4 ranks" in output
 
