@@ -135,7 +135,7 @@ class FamilyMixin:
             engine.wait(call.start(*self._number(call.settings.seed, settings.get("seed"))))
             if call.plan.algorithm != "raw":
                 return
-            if not settings and shape is not None:
+            if not settings and shape is not None and not call.port.stats.timed:
                 self._untouched.add(shape)
         getattr(self._handle, kind.name)(self, *_plain(args))
 

@@ -159,8 +159,6 @@ class Reduction:
     def write_part(self, lo: int, hi: int, wire: Any) -> None:
         self.codec.encode_into(self.x[lo:hi], wire, self._at(self._up, lo))
 
-    # A codec whose wires can be added would do so in these two.
-
     def write_sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
         terms, stream = self._terms(lo, hi, wires, position), self._at(self._down, lo)
         if self.codec == self.down:

@@ -86,3 +86,9 @@ def _integer(name: str, value: Any, least: Optional[int] = None) -> int:
     if least is not None and number < least:
         raise SettingError(f"{name}={value!r} must be at least {least}")
     return number
+
+
+def wanted(name: str) -> str:
+    """The value of the variable MPICOMP_name, empty where it is not set or "0"."""
+    value = os.environ.get(f"MPICOMP_{name}", "")
+    return "" if value == "0" else value

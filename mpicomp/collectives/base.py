@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterator, Optional
 from .. import agreement, buffers
 from ..engine import Run
 from ..job import Randomness, Reduction
+from ..watching import WatchedJob, WatchedPort
 
 Finish = Callable[[Optional[BaseException]], None]
 
@@ -32,8 +33,11 @@ class Call:
         port, settings = self.port, self.settings
         tag = port.tag(self.digest)
         randomness = Randomness(seed, call, port.rank, port.size)
-        job = self.make(settings.codec, settings.down, self.x, self.out, self.scale, randomness, port.pool)
+        job: Any = self.make(settings.codec, settings.down, self.x, self.out, self.scale, randomness, port.pool)
         check = agreement.agree(port, self.signature, self.digest)
+        watch = port.stats.count(self)
+        if watch is not None:
+            port, job, finish = WatchedPort(port, watch), WatchedJob(job, watch), watch.finish(finish)
         lanes = self.plan.lanes(port, job, tag)
         return Run(port, lanes, prologue=check, finish=finish, label=f"{self.name} #{port.calls}", tag=tag)
 

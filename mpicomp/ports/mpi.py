@@ -18,6 +18,7 @@ from mpi4py import MPI
 
 from ..errors import DisagreementError, RemoteError, TimeoutError
 from ..job import Pool
+from ..stats import Stats
 
 _NOTICE, _QUESTION = 0, 1  # the tags of failure notices and of questions; all other tags are larger
 _LANE_BITS = 10  # cuts.MOST lanes of a call
@@ -47,6 +48,7 @@ class MPIPort:
         self.ruins: list[Any] = []
         self.agreed: set[int] = set()
         self.pool = Pool()
+        self.stats = stats_of(comm)
         self.plans: dict[Any, Any] = {}  # what was thought out for a shape
         self.tables: dict[Any, Any] = {}  # measured times, by codec
         self.hosts: Optional[int] = None
@@ -63,6 +65,7 @@ class MPIPort:
     # What schedules call
 
     def isend(self, buffer: Any, dest: int, tag: int) -> MPI.Request:
+        self.stats.wire_bytes += buffer.nbytes
         return self.comm.Isend([buffer, MPI.BYTE], dest, tag)
 
     def irecv(self, buffer: Any, source: int, tag: int) -> MPI.Request:
@@ -240,6 +243,17 @@ def existing_port(comm: MPI.Comm) -> Optional[MPIPort]:
     return port
 
 
+def stats_of(comm: MPI.Comm) -> Stats:
+    """What is counted for a communicator: kept with it, whatever becomes of its ports. Local."""
+    if not _STATS_KEYVAL:
+        _STATS_KEYVAL.append(MPI.Comm.Create_keyval())
+    stats: Any = comm.Get_attr(_STATS_KEYVAL[0])
+    if stats is None:
+        stats = Stats(MPI.COMM_WORLD.rank)
+        comm.Set_attr(_STATS_KEYVAL[0], stats)
+    return stats
+
+
 def _nodes(comm: MPI.Intracomm) -> list[int]:
     """A number for each rank's node: ranks that can share memory have the same. MPICOMP_NODES_OF=4 puts 4 ranks on each."""
     given = os.environ.get("MPICOMP_NODES_OF")
@@ -255,6 +269,7 @@ def _nodes(comm: MPI.Intracomm) -> list[int]:
 
 
 _KEYVAL: list[int] = []
+_STATS_KEYVAL: list[int] = []
 _GRAVES: list[Any] = []  # failed ports, with their ruins: MPI may still write into the buffers of messages under way
 
 

@@ -11,14 +11,15 @@ from typing import Any, Iterator
 
 def direct(port: Any, job: Any, cuts: Any, tag: int, root: int) -> Iterator[Any]:
     """One segment: cuts[r] = (lo, hi) is the part of it that reaches the others through rank r."""
-    parts = {r: cut for r, cut in enumerate(cuts) if cut[0] < cut[1]}
+    order = sorted(range(port.size), key=lambda r: r != port.rank)  # one's own part first: others wait for it
+    parts = {r: cuts[r] for r in order if cuts[r][0] < cuts[r][1]}
     if port.rank == root:
         yield from _root(port, job, parts, tag)
         return
     wires = {r: job.room(*parts[r]) for r in parts}
     arrivals = {r: port.irecv(wires[r], root if r == port.rank else r, tag) for r in parts}
     sends = []
-    for r in sorted(parts, key=lambda r: r != port.rank):  # one's own part first: others wait for it
+    for r in parts:
         yield [arrivals[r]]
         if r == port.rank:
             sends = [port.isend(wires[r], other, tag) for other in range(port.size) if other not in (root, r)]
@@ -28,6 +29,7 @@ def direct(port: Any, job: Any, cuts: Any, tag: int, root: int) -> Iterator[Any]
 
 
 def _root(port: Any, job: Any, parts: Any, tag: int) -> Iterator[Any]:
+    """Each rank's part to it, then the root's own to all: a rank gets the two in this order."""
     wires, sends = [], []
     others = [(port.rank + step) % port.size for step in range(1, port.size)]
     for r in [r for r in (*others, port.rank) if r in parts]:

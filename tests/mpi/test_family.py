@@ -281,6 +281,21 @@ def test_sums_are_unbiased(comm):
     assert np.abs(error / deviation).max() < 5.5
 
 
+@pytest.mark.parametrize("name", ["Bcast", "Reduce"])
+def test_every_rank_can_be_the_root(comm, name):
+    for root in range(P):
+        for algorithm in COLLECTIVES[name]:
+            for n in (1000, 65 * P):
+                x, out = values(RANK, n), np.empty(n, "f4")
+                if name == "Bcast":
+                    comm.Bcast(x, root, codec="raw", algorithm=algorithm)
+                    np.testing.assert_array_equal(x, values(root, n))
+                else:
+                    comm.Reduce(x, out, MPI.SUM, root, codec="raw", algorithm=algorithm)
+                    if root == RANK:
+                        np.testing.assert_allclose(out, np.sum(all_values(n), axis=0), rtol=1e-4, atol=1e-5)
+
+
 def test_torch_tensors(comm):
     torch = pytest.importorskip("torch")
     x = torch.from_numpy(values(RANK, 3000)).requires_grad_()
