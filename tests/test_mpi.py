@@ -13,4 +13,4 @@ def test_the_mpi_suite_passes(library, n):
     if not launch.available(library):
         pytest.skip(f"no environment with {library} (make test makes it)")
     suite = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/mpi")
-    print(launch.mpirun(n, *suite, library=library, limit=240, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"))
+    print(launch.mpirun(n, *suite, library=library, limit=600, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"))
