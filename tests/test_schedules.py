@@ -182,3 +182,12 @@ def test_two_levels_send_less_between_nodes_and_are_more_exact():
     two = simulation.allreduce(xs, codec="natural", algorithm="hierarchical", network=Network(nodes_of=4))
     assert relative_variance(xs, two.arrays[0]) < relative_variance(xs, flat.arrays[0])
     assert two.seconds < flat.seconds
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_wires_that_can_be_added_are_thinned_once_whatever_the_algorithm(algorithm):
+    xs = arrays(5, 9000)
+    result = run(xs, algorithm, "randk:ratio=0.05").arrays
+    expected = run(xs, "direct", "randk:ratio=0.05").arrays[0]
+    assert same_bits(result)
+    np.testing.assert_allclose(result[0], expected, rtol=1e-5, atol=1e-4)
