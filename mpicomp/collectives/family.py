@@ -60,6 +60,8 @@ class Family(base.Call):
             if given is not None and given not in ("auto", "raw", *cls.algorithms):
                 known = ", ".join(("auto", "raw", *cls.algorithms))
                 raise SettingError(f"{cls.name} has no algorithm named {given!r} (known: {known})")
+            if not cls.sums and given is None and changes.get("codec") is None:
+                changes = {**changes, "codec": "raw", "algorithm": "auto"}  # only sums are rounded unasked
             return cls(port, comm._settings.override(**changes), *args)
 
     def _settle(
