@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .codecs import BF16, FP16, Chain, Codec, Natural, RandK, Raw, TopK, codec
+from .codecs import BF16, FP16, Chain, Codec, Grid, Natural, RandK, Raw, TopK, codec
 from .errors import CodecError, DisagreementError, Error, RemoteError, TimeoutError, WireError
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ __all__ = [
     "DisagreementError",
     "Distgraphcomm",
     "Error",
+    "Grid",
     "Natural",
     "RandK",
     "Raw",

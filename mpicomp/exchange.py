@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Iterator, Optional, Sequence
+from functools import cached_property
+from typing import Any, Iterable, Iterator, Optional, Sequence
 
 import numpy as np
 
@@ -28,6 +29,7 @@ class Link:
     """
 
     rank: int
+    size: int
     sources: Sequence[int]
     destinations: Sequence[int]
     lengths: dict[int, int]
@@ -37,6 +39,7 @@ class Link:
     grain: int = 1
     checked: bool = False
 
+    @cached_property
     def cuts(self) -> dict[int, list[tuple[int, int]]]:
         """The ranges of every array: where they end depends on nothing that only one side knows."""
         values = self.segment // KINDS[self.kind].storage.itemsize
@@ -45,15 +48,21 @@ class Link:
         return {r: each or [(0, 0)] for r, each in cuts.items()} if self.checked else cuts
 
 
+def rotated(ranks: Iterable[int], rank: int, size: int) -> list[int]:
+    """Ranks in the order of going up from `rank`: where all send in this order, messages of a ring do not collide."""
+    return sorted(ranks, key=lambda r: (r - rank) % size)
+
+
 class Exchange:
     """One exchange. Subclasses say what `values` are sent, and `take` what comes (this rank's own wire first)."""
 
     def __init__(self, link: Link, stream: Stream, pool: Pool):
         self.link, self.kind, self.codecs = link, link.kind, link.codecs
-        self.sources, self.destinations = link.sources, link.destinations
+        self.sources = rotated(link.sources, link.rank, link.size)[::-1]  # the first to arrive first
+        self.destinations = rotated(link.destinations, link.rank, link.size)
         self.bytes_sent = 0
         self._stream, self._pool = stream, pool
-        self._cuts = link.cuts()
+        self._cuts = link.cuts
 
     def lanes(self, port: Any, tag: int) -> Iterator[Iterator[Any]]:
         """The schedule of each segment, to be run by the engine."""
@@ -74,6 +83,9 @@ class Exchange:
         """A range of a rank's array, this rank's own included."""
         raise NotImplementedError
 
+    def close(self, lo: int, hi: int) -> None:
+        """Everybody's range was taken."""
+
     # What the schedule calls
 
     def cut(self, rank: int, lane: int) -> Optional[tuple[int, int]]:
@@ -89,7 +101,9 @@ class Exchange:
         if head:
             wire[:head].view(np.int64)[0] = self.link.lengths[me]
         if lo < hi:
-            self.codecs[me].encode_into(self.values(lo, hi), wire[head:], self._stream._replace(first=lo))
+            with np.errstate(all="ignore"):  # NaN and Inf are passed on, not remarked upon
+                values = self.values(lo, hi)
+            self.codecs[me].encode_into(values, wire[head:], self._stream._replace(first=lo))
         self.bytes_sent += len(self.destinations) * wire.nbytes
         return wire
 
@@ -101,7 +115,8 @@ class Exchange:
                 f"which sends {wire[:head].view(np.int64)[0]}"
             )
         if lo < hi:
-            self.take(source, wire[head:], lo, hi)
+            with np.errstate(all="ignore"):
+                self.take(source, wire[head:], lo, hi)
 
     def release(self, wires: Sequence[Any]) -> None:
         for wire in wires:

@@ -7,10 +7,11 @@ from .base import Codec, Stream
 from .bf16 import BF16
 from .chain import Chain
 from .fp16 import FP16
+from .grid import Grid
 from .natural import Natural
 from .randk import RandK
 from .raw import Raw
 from .spec import codec, names
 from .topk import TopK
 
-__all__ = ["BF16", "FP16", "Chain", "Codec", "Natural", "RandK", "Raw", "Stream", "TopK", "codec", "names"]
+__all__ = ["BF16", "FP16", "Chain", "Codec", "Grid", "Natural", "RandK", "Raw", "Stream", "TopK", "codec", "names"]

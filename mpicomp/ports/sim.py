@@ -51,6 +51,18 @@ class Message:
         self.source = source
 
 
+class Transit:
+    """A message between two hosts: `arrival` is known once its first byte is at the receiver's link."""
+
+    __slots__ = ("arrival", "awaited", "dest", "posted", "sent")
+
+    def __init__(self, sent: Message, dest: int):
+        self.sent, self.dest = sent, dest
+        self.arrival: Optional[float] = None
+        self.awaited: Optional[Message] = None
+        self.posted = 0.0
+
+
 class SimPort:
     """One virtual rank's end of a simulated network."""
 
@@ -121,6 +133,7 @@ class Simulation:
         self._awaited: dict[Any, deque[Any]] = defaultdict(deque)
         self._out = [0.0] * size  # when each link's two sides are free again
         self._in = [0.0] * size
+        self._number = 0  # of transits
 
     def run(self, begin: Callable[[SimPort], Run]) -> float:
         """Seconds until the last rank is through. Raises RemoteError if ranks wait for messages that never come."""
@@ -129,13 +142,16 @@ class Simulation:
             port.now = start
         alive = [port for port in self.ports if port.rank not in self.failed]
         self._queue: list[tuple[float, int]] = []
+        self._transits: dict[int, Transit] = {}  # by negative numbers, which stand in the queue like ranks
         self._due = [float("inf")] * self.size
         runs = [begin(port) for port in alive]
         for port in alive:
             self._wake(port.rank, start)
         while self._queue:
             when, rank = heapq.heappop(self._queue)
-            if when == self._due[rank]:  # else an earlier time was set since
+            if rank < 0:
+                self._arrive(self._transits.pop(rank), when)
+            elif when == self._due[rank]:  # else an earlier time was set since
                 self._due[rank] = float("inf")
                 self._step(self.ports[rank], when)
         if not all(run.done for run in runs):
@@ -159,8 +175,16 @@ class Simulation:
     def send(self, port: SimPort, buffer: Any, dest: int, tag: int) -> Message:
         message = Message(buffer, port.rank)
         message.ready = self._egress(port, dest, message.nbytes)
+        transit, net = Transit(message, dest), self.network
+        if self._link(port.rank) == self._link(dest):
+            transit.arrival = message.ready + net.local_latency
+        else:
+            self._number -= 1
+            self._transits[self._number] = transit
+            first = message.ready - message.nbytes / net.bandwidth + net.latency
+            heapq.heappush(self._queue, (first, self._number))
         key = (port.rank, dest, tag)
-        self._sent[key].append((message, self._ingress(port, dest, message)))
+        self._sent[key].append(transit)
         self._match(key)
         return message
 
@@ -173,15 +197,28 @@ class Simulation:
 
     def _match(self, key: Any) -> None:
         if self._sent[key] and self._awaited[key]:
-            (sent, arrival), (awaited, posted) = self._sent[key].popleft(), self._awaited[key].popleft()
+            transit, (awaited, posted) = self._sent[key].popleft(), self._awaited[key].popleft()
+            sent = transit.sent
             if sent.nbytes != awaited.nbytes:
                 raise RemoteError(
                     f"rank {key[0]} sent {sent.nbytes} bytes to rank {key[1]}, which expects {awaited.nbytes}"
                 )
             if hasattr(awaited.buffer, "dtype"):
                 awaited.buffer[:] = sent.buffer
-            awaited.ready = max(arrival, posted)
-            self._wake(key[1], max(self.ports[key[1]].wakes(), awaited.ready))
+            transit.awaited, transit.posted = awaited, posted
+            self._deliver(transit)
+
+    def _arrive(self, transit: Transit, when: float) -> None:
+        """The first byte is there: the receiver's link takes messages in the order in which they come."""
+        link = self._link(transit.dest)
+        self._in[link] = max(when, self._in[link]) + transit.sent.nbytes / self.network.bandwidth
+        transit.arrival = self._in[link]
+        self._deliver(transit)
+
+    def _deliver(self, transit: Transit) -> None:
+        if transit.awaited is not None and transit.arrival is not None:
+            transit.awaited.ready = max(transit.arrival, transit.posted)
+            self._wake(transit.dest, max(self.ports[transit.dest].wakes(), transit.awaited.ready))
 
     def _link(self, rank: int) -> int:
         return rank // self.network.nodes_of
@@ -193,15 +230,6 @@ class Simulation:
         link = self._link(port.rank)
         self._out[link] = max(port.now, self._out[link]) + nbytes / net.bandwidth
         return self._out[link]
-
-    def _ingress(self, port: SimPort, dest: int, message: Message) -> float:
-        net = self.network
-        assert message.ready is not None
-        if self._link(port.rank) == self._link(dest):
-            return message.ready + net.local_latency
-        wire, link = message.nbytes / net.bandwidth, self._link(dest)
-        self._in[link] = max(message.ready - wire + net.latency, self._in[link]) + wire
-        return self._in[link]
 
 
 class Costed:

@@ -28,5 +28,6 @@ def neighbor(port: Any, job: Any, lane: int, tag: int) -> Iterator[Any]:
     for r in inbox:
         yield [arrivals[r]]
         job.decode(r, inbox[r], *ranges[r])
+    job.close(*ranges[port.rank] or (0, 0))
     yield sends
     job.release(wires)

@@ -1,0 +1,249 @@
+"""What all gossip methods share: `mix`, `step`, the exchange of ranges with the neighbours, counting and saving.
+
+A method runs wherever its communicator is: on MPI (mpicomp.ring(comm), ...) or on virtual ranks (virtual.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Optional
+
+import numpy as np
+
+from .. import engine
+from ..arrays import Flat
+from ..codecs import Codec, Raw
+from ..codecs.base import Stream
+from ..engine import Run
+from ..errors import CodecError
+from ..exchange import SEGMENT, Exchange, Link
+from ..job import Randomness
+from ..schedules.neighbor import neighbor
+from ..topology import Topology, exact
+from .layout import Layout
+
+_STAGE = 3  # of the random numbers of the first call; later calls count on
+
+
+class Gossip:
+    """A way to average with the neighbours in a graph. `params` is like what will be mixed: an array, list or dict.
+
+    Subclasses define `_values` (what is sent for a range of x) and `_take` (what is done with a wire; this rank's own
+    comes first). Costs: one encoding, one message to each neighbour.
+    """
+
+    update_first = True  # where the method wants the local update: before the averaging or after it
+    exact_start = False  # whether the first call sends the values themselves, so that all replicas start right
+
+    def __init__(
+        self, comm: Any, params: Any, codec: Any = None, *, seed: Optional[int] = None, segment: Optional[int] = None
+    ):
+        self._comm = comm if hasattr(comm, "_agreement") else _refined(comm)
+        self._settings = self._comm._settings.override(codec=codec, seed=seed, segment=segment)
+        self.topology: Topology = self._comm.mixing
+        self.rank = self._comm.rank
+        self.neighbors = self.topology.neighbors[self.rank]
+        self.weights = self.topology.weights[self.rank]
+        self.layout = Layout(params)
+        self.kind = self.layout.kind
+        self.bytes_sent = 0
+        self.calls = 0
+        self._number = self._comm._number(self._settings.seed, seed)
+        self._origin: Optional[np.ndarray] = None  # the values before the first update, for the exact start
+        self._start, self._usual = self._link(Raw()), self._link(self.codec)
+
+    @property
+    def codec(self) -> Codec:
+        return self._settings.codec
+
+    # What users call
+
+    def mix(self, x: Any) -> None:
+        """One averaging step with the neighbours, in place."""
+        engine.wait(self.begin(x))
+
+    def step(self, x: Any, update: Any) -> None:
+        """Averaging plus the local update (-lr * gradient), in place, in the method's own order."""
+        engine.wait(self.begin(x, update))
+
+    def begin(self, x: Any, update: Any = None) -> Run:
+        """mix or step as a Run, for who drives several at once."""
+        port = self._comm._port()
+        try:
+            flats = self.layout.flats(x)
+            self._origin = self.layout.vector(flats).copy() if self.exact_start and not self.calls else None
+            if update is not None and self.update_first:
+                self.layout.add(flats, update)
+            lanes, finish = self._prepare(port, flats)
+        except Exception as error:
+            if hasattr(port, "fail"):
+                port.fail(error)
+            raise
+
+        def end(error: Optional[BaseException]) -> None:
+            if error is None:
+                finish()
+                self.calls += 1
+                if update is not None and not self.update_first:
+                    self.layout.add(flats, update)
+
+        digest, check = self._comm._agreement(port, f"{self}")
+        tag = port.tag(digest)
+        return Run(port, (lane(tag + i) for i, lane in enumerate(lanes)), prologue=check, finish=end, tag=tag)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.layout}, {self._describe()}, seed={self._settings.seed})"
+
+    # Saving
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """What the method remembers, by name."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of all that is remembered: save each rank's own, and restore all of them."""
+        saved = {name: array.copy() for name, array in self._arrays().items()}
+        return {"calls": self.calls, "seed": self._number[0], "number": self._number[1], **saved}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        mine = self._arrays()
+        if set(state) != {"calls", "seed", "number", *mine}:
+            raise ValueError(f"this state is of another method: it has {sorted(state)}")
+        self.calls, self._number = int(state["calls"]), (int(state["seed"]), int(state["number"]))
+        for name, array in mine.items():
+            array[:] = state[name]
+
+    def reset(self) -> None:
+        """Forget everything, on every rank."""
+        self.calls = 0
+        for array in self._arrays().values():
+            array[:] = 0
+
+    # What a method defines
+
+    def _describe(self) -> str:
+        return f"codec={self.codec}"
+
+    def _values(self, x: np.ndarray, lo: int, hi: int) -> np.ndarray:
+        raise NotImplementedError
+
+    def _take(self, x: np.ndarray, source: int, wire: Any, lo: int, hi: int) -> None:
+        raise NotImplementedError
+
+    def _close(self, x: np.ndarray, lo: int, hi: int) -> None:
+        """Everybody's range was taken."""
+
+    def _begun(self, source: int, values: np.ndarray, lo: int, hi: int) -> None:
+        """Values of the exact start."""
+
+    # The exchange
+
+    def _prepare(self, port: Any, flats: list[Flat]) -> tuple[Any, Any]:
+        """(lanes, each a function of a tag; what to do when all are through)."""
+        x = self.layout.vector(flats)
+        jobs: list[Exchange] = []
+        if self.neighbors:
+            seed, number = self._number
+            stream = Randomness(seed, number, port.rank, port.size).stream(self.codec, _STAGE + self.calls, 0)
+            if self._origin is not None:
+                jobs.append(_Start(self, self._origin, self._start, stream, port.pool))
+            jobs.append(_Mix(self, x, self._usual, stream, port.pool))
+        depth = max((job.depth for job in jobs), default=0)
+        timed = [self._comm._timed(job, port) for job in jobs]
+
+        def lane(number: int) -> Any:
+            def run(tag: int) -> Iterator[Any]:
+                for job in timed:
+                    yield from neighbor(port, job, number, tag)
+
+            return run
+
+        def finish() -> None:
+            self.bytes_sent += sum(job.bytes_sent for job in jobs)
+            self._origin = None
+            self.layout.store(x, flats)
+
+        return (lane(number) for number in range(depth)), finish
+
+    def _link(self, codec: Codec) -> Link:
+        codec.carry(self.kind)
+        ranks = (*self.neighbors, self.rank)
+        lengths, codecs = dict.fromkeys(ranks, self.layout.n), dict.fromkeys(ranks, codec)
+        segment = self._settings.segment or SEGMENT
+        return Link(
+            self.rank,
+            self.topology.size,
+            self.neighbors,
+            self.neighbors,
+            lengths,
+            codecs,
+            self.kind,
+            segment,
+            grain=self.codec.grain,
+        )
+
+    def _pull(self, estimates: dict[int, np.ndarray], lo: int, hi: int) -> np.ndarray:
+        """sum_j w_ij (estimate_j - estimate_i): exactly 0 where all are equal."""
+        mine = estimates[self.rank][lo:hi]
+        total = np.zeros_like(mine)
+        for r in self.neighbors:
+            difference = estimates[r][lo:hi] - mine
+            difference *= self.weights[r]
+            total += difference
+        return total
+
+
+class _Mix(Exchange):
+    def __init__(self, method: Gossip, x: np.ndarray, link: Link, stream: Stream, pool: Any):
+        super().__init__(link, stream, pool)
+        self._method, self._x = method, x
+
+    def values(self, lo: int, hi: int) -> Flat:
+        return Flat(self._method._values(self._x, lo, hi), self.kind)
+
+    def take(self, source: int, wire: Any, lo: int, hi: int) -> None:
+        self._method._take(self._x, source, wire, lo, hi)
+
+    def close(self, lo: int, hi: int) -> None:
+        self._method._close(self._x, lo, hi)
+
+
+class _Start(_Mix):
+    def close(self, lo: int, hi: int) -> None:
+        pass
+
+    def values(self, lo: int, hi: int) -> Flat:
+        return Flat(self._x[lo:hi], self.kind)
+
+    def take(self, source: int, wire: Any, lo: int, hi: int) -> None:
+        self._method._begun(source, wire.view(self._x.dtype), lo, hi)
+
+
+def scaled(weights: dict[int, float], rank: int, rate: float) -> dict[int, float]:
+    """The weights of x <- x + rate * (W x - x)."""
+    return exact(rank, weights, rate)
+
+
+def contraction(codec: Codec, n: int) -> tuple[float, Optional[float]]:
+    """(scale, delta): E|scale C(x) - x|^2 <= (1 - delta)|x|^2; delta is None where no such bound is known.
+
+    An unbiased codec of variance omega is scaled by 1 / (1 + omega), which makes a contraction of it.
+    """
+    omega = codec.omega(n)
+    if codec.unbiased and np.isfinite(omega):
+        return 1 / (1 + omega), 1 / (1 + omega)
+    return 1.0, 1 - omega if omega < 1 else None
+
+
+def safe_rate(topology: Topology, codec: Codec, n: int) -> float:
+    """CHOCO's proven consensus rate for this graph and codec. Small: larger ones often work, and are faster."""
+    delta = contraction(codec, n)[1]
+    if delta is None:
+        raise CodecError(f"no bound is known for the relative error of codec {str(codec)!r}: give gamma")
+    gap, b = topology.spectral_gap, topology.roughness
+    return gap**2 * delta / (16 * gap + gap**2 + 4 * b**2 + 2 * gap * b**2 - 8 * gap * delta)
+
+
+def _refined(comm: Any) -> Any:
+    from ..topocomm import _refined
+
+    return _refined(comm)

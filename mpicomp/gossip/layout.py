@@ -1,0 +1,98 @@
+"""One array, or a list or dict of them, as one vector of sums' type and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Sequence
+
+import numpy as np
+
+from .. import arrays
+from ..arrays import KINDS, Flat
+from ..codecs.base import accumulate, as_kind
+from ..errors import BufferError, CodecError
+from ..exchange import wide, wide_kind
+
+
+class Layout:
+    """The names, shapes and type of somebody's parameters. What is mixed later must have the same."""
+
+    def __init__(self, params: Any):
+        named = _named(params)
+        self.names = tuple(named)
+        self.shapes = [_shape(x) for x in named.values()]
+        kinds = {name: _flat(x, name).kind for name, x in named.items()}
+        if len(set(kinds.values())) > 1:
+            raise CodecError(
+                f"all arrays must have one type; these have {sorted(set(kinds.values()))}: use one method each"
+            )
+        self.stored = next(iter(kinds.values()), "f32")
+        self.kind = wide_kind(self.stored)
+        self.sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
+        self.n = sum(self.sizes)
+
+    def __str__(self) -> str:
+        return f"{self.n} {KINDS[self.stored].label} in {len(self.sizes)}"
+
+    def flats(self, x: Any) -> list[Flat]:
+        """The memory of x, checked."""
+        named = _named(x)
+        if tuple(named) != self.names:
+            raise BufferError(
+                f"x has the arrays {list(named)[:8]}, not {list(self.names)[:8]} as this method was made for"
+            )
+        flats = [_flat(array, name) for name, array in named.items()]
+        for name, flat, array, shape in zip(self.names, flats, named.values(), self.shapes):
+            if _shape(array) != shape or flat.kind != self.stored:
+                raise BufferError(f"{name} is {flat.kind} {_shape(array)}, not {self.stored} {shape} as at the start")
+        return flats
+
+    def vector(self, flats: Sequence[Flat]) -> np.ndarray:
+        """All values in one vector: the memory of x itself where that is one."""
+        if len(flats) == 1:
+            return wide(flats[0])
+        return np.concatenate([wide(flat) for flat in flats]) if flats else np.empty(0, "f4")
+
+    def store(self, vector: np.ndarray, flats: Sequence[Flat]) -> None:
+        """The vector back into x."""
+        at = 0
+        for flat in flats:
+            part = vector[at : at + flat.n]
+            at += flat.n
+            if not np.shares_memory(part, flat.data):
+                flat.data[:] = as_kind(part, flat.kind).data
+
+    def add(self, flats: Sequence[Flat], updates: Any) -> None:
+        """x += updates, rounded to the type of x once."""
+        for flat, update in zip(flats, self.flats(updates)):
+            if flat.kind == self.kind:
+                flat.data += update.data
+            else:
+                total = wide(flat)
+                accumulate(update, total, 1.0)
+                flat.data[:] = as_kind(total, flat.kind).data
+
+
+def _named(x: Any) -> dict[str, Any]:
+    if hasattr(x, "dtype"):
+        return {"x": x}
+    if isinstance(x, Mapping):
+        return {f"x[{key!r}]": value for key, value in x.items()}
+    return {f"x[{index}]": value for index, value in enumerate(x)}
+
+
+def _flat(x: Any, name: str) -> Flat:
+    flat = arrays.flatten(x, name, writable=True)
+    if flat is None:
+        raise CodecError(f"{name} must hold floating-point numbers, not {getattr(x, 'dtype', type(x).__name__)}")
+    return flat
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    """The shape of x's memory: that of the transpose for arrays in Fortran's order, twice the last for complex ones."""
+    shape = tuple(x.shape)
+    if isinstance(x, np.ndarray) and not x.flags.c_contiguous:
+        shape = shape[::-1]
+    if "complex" in str(x.dtype):
+        shape = (*shape[:-1], 2 * shape[-1]) if shape else (2,)
+    return shape

@@ -1,0 +1,123 @@
+"""Gossip methods on real ranks: the bits of the simulator, errors that reach everybody, state that can be saved."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import mpicomp
+from mpicomp import gossip, topology
+from mpicomp.gossip import Workers
+
+WORLD = MPI.COMM_WORLD
+P = WORLD.size
+METHODS = {
+    "dpsgd": {},
+    "naive": {"codec": "natural"},
+    "dcd": {"codec": "natural"},
+    "ecd": {"codec": "grid:step=0.05,bits=8"},
+    "choco": {"codec": "topk:ratio=0.1", "gamma": 0.2},
+    "deepsqueeze": {"codec": "natural", "gamma": 0.2},
+    "powergossip": {"rank": 2, "iterations": 2},
+}
+
+
+@pytest.fixture
+def ring():
+    comm = mpicomp.ring(WORLD.Dup(), "natural")
+    yield comm
+    comm.Free()
+
+
+def parameters(rank):
+    rng = np.random.default_rng(rank)
+    return {"w": rng.normal(size=(17, 9)).astype("f4"), "b": rng.normal(size=11).astype("f4")}
+
+
+def vector(params):
+    return np.concatenate([np.asarray(x).ravel() for x in params.values()])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_real_ranks_get_the_bits_of_virtual_ones(ring, method):
+    mine = parameters(ring.rank)
+    made = gossip.find(method)(ring, mine, **METHODS[method])
+    everybody = [parameters(r) for r in range(P)]
+    workers = Workers(method, topology.ring(P), everybody, **METHODS[method])
+    for _ in range(5):
+        made.mix(mine)
+        made.step(mine, {name: np.ones_like(x) for name, x in mine.items()})
+        workers.mix(everybody)
+        workers.step(everybody, [{name: np.ones_like(x) for name, x in each.items()} for each in everybody])
+    assert np.array_equal(vector(mine), vector(everybody[ring.rank]))
+    assert made.bytes_sent == workers.bytes_sent[ring.rank]
+
+
+@pytest.mark.parametrize("make", [mpicomp.torus, mpicomp.grid, mpicomp.exponential, mpicomp.complete, mpicomp.star])
+def test_every_graph_comes_to_an_agreement(make):
+    comm = make(WORLD.Dup(), codec="natural")
+    x = np.random.default_rng(comm.rank).normal(size=(6, 20))
+    mean = np.empty_like(x)
+    WORLD.Allreduce(x / P, mean)
+    method = gossip.Choco(comm, x, gamma=0.4)
+    for _ in range(150):
+        method.mix(x)
+    assert np.allclose(x, mean, rtol=0, atol=0.05)
+    kept = np.empty_like(x)
+    WORLD.Allreduce(x / P, kept)
+    assert np.allclose(kept, mean, rtol=0, atol=1e-12)
+    comm.Free()
+
+
+def test_a_plain_mpi4py_cartcomm_will_do():
+    cart = WORLD.Create_cart([P], [True])
+    x = np.full((3, 4), float(cart.rank))
+    method = gossip.PowerGossip(cart, x)
+    for _ in range(60):
+        method.mix(x)
+    assert np.allclose(x, (P - 1) / 2, atol=0.05 * P)
+    cart.Free()
+
+
+def test_ranks_that_disagree_all_get_an_error(ring):
+    if P == 1:
+        pytest.skip("nobody to disagree with")
+    x = np.zeros(50, "f4")
+    method = gossip.Choco(ring, x, gamma=0.1 + 0.1 * (ring.rank == 0))
+    with pytest.raises(mpicomp.DisagreementError):
+        method.mix(x)
+
+
+def test_a_rank_with_wrong_parameters_tells_the_others(ring):
+    x = np.zeros((4, 5))
+    method = gossip.DCD(ring, x)
+    wrong = np.zeros((4, 6))
+    with pytest.raises(mpicomp.Error):
+        for _ in range(P + 1):
+            method.mix(wrong if ring.rank == 0 else x)
+
+
+def test_save_and_restore(ring):
+    x = parameters(ring.rank)
+    method = gossip.Choco(ring, x, codec="natural", gamma=0.3)
+    method.mix(x)
+    state, kept = method.state_dict(), {name: value.copy() for name, value in x.items()}
+    method.mix(x)
+    again = gossip.Choco(ring, kept, codec="natural", gamma=0.3)
+    again.load_state_dict(state)
+    again.mix(kept)
+    assert np.array_equal(vector(x), vector(kept))
+
+
+def test_a_torch_model_is_mixed_in_place(ring):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(ring.rank)
+    model = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Linear(4, 2))
+    method = gossip.PowerGossip(ring, model.parameters())
+    for _ in range(150):
+        method.mix(model.parameters())
+    mine = np.concatenate([p.detach().numpy().ravel() for p in model.parameters()])
+    everybody = np.empty((P, mine.size), "f4")
+    WORLD.Allgather(mine, everybody)
+    assert np.abs(everybody - everybody.mean(axis=0)).max() < 0.05
