@@ -12,8 +12,8 @@ from .codecs import Codec
 from .collectives import allreduce, base, many
 from .errors import CodecError
 from .family import FamilyMixin
-from .ports.mpi import existing_port, stats_of
-from .request import Prequest, Request
+from .ports.mpi import existing_port, port_of, stats_of
+from .request import MemoryPrequest, Prequest, Request
 from .stats import Stats
 
 _allreduce = MPI.Intracomm.Allreduce
@@ -65,6 +65,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
         algorithm: Optional[str] = None,
         seed: Optional[int] = None,
         segment: Optional[int] = None,
+        feedback: Any = False,
     ) -> None:
         """The sum of all ranks' arrays, on every rank. Settings given here hold for this call only.
 
@@ -76,6 +77,8 @@ class Comm(FamilyMixin, MPI.Intracomm):
                 return _allreduce(self, sendbuf, recvbuf, op)
         except AttributeError:
             pass
+        if feedback:
+            self._refuse_feedback("Allreduce")
         if many.is_many(sendbuf if recvbuf is None else recvbuf) and op == _SUM:
             return self._complete_many(many.check(sendbuf, recvbuf), codec, algorithm, seed, segment)
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
@@ -121,8 +124,11 @@ class Comm(FamilyMixin, MPI.Intracomm):
         algorithm: Optional[str] = None,
         seed: Optional[int] = None,
         segment: Optional[int] = None,
+        feedback: Any = False,
     ) -> Any:
         """As Allreduce, without waiting. The first call on a communicator waits until all ranks have made it."""
+        if feedback:
+            self._refuse_feedback("Iallreduce")
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None or call.plan.algorithm == "raw":
             return super().Iallreduce(*((sendbuf, recvbuf) if call is None else call.buffers()), op)
@@ -138,11 +144,21 @@ class Comm(FamilyMixin, MPI.Intracomm):
         algorithm: Optional[str] = None,
         seed: Optional[int] = None,
         segment: Optional[int] = None,
+        feedback: Any = False,
     ) -> Any:
-        """As Allreduce, to be started again and again with the same buffers."""
-        call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
+        """As Allreduce, to be started again and again with the same buffers.
+
+        feedback=True adds what encodings lost to what is encoded next, feedback="ef21" sends differences to what is known.
+        What is remembered can be saved, restored and forgotten: state_dict, load_state_dict and reset of the request.
+        """
+        call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment, feedback)
+        if call is None and feedback:
+            raise CodecError("feedback needs a sum of floating-point data")
         if call is None or call.plan.algorithm == "raw":
             return super().Allreduce_init(*((sendbuf, recvbuf) if call is None else call.buffers()), op, info)
+        if call.memory is not None:
+            number = self._number(call.settings.seed, seed)
+            return MemoryPrequest(lambda: call.start_next(*number), call.memory)
         return Prequest(self._starter(call, seed))
 
     def _starter(self, call: base.Call, seed: Optional[int]) -> Callable[[], engine.Run]:
@@ -165,6 +181,12 @@ class Comm(FamilyMixin, MPI.Intracomm):
 
     def _prepare(self, sendbuf: Any, recvbuf: Any, op: MPI.Op, *changes: Any) -> Optional[allreduce.Call]:
         return allreduce.prepare(self, sendbuf, recvbuf, op, lambda: self._settings.override(*changes))
+
+    def _refuse_feedback(self, name: str) -> None:
+        """One call has no memory; the others are told."""
+        error = settings.SettingError(f"{name} remembers nothing: feedback needs Allreduce_init, whose request does")
+        port_of(self).fail(error)
+        raise error
 
     def _number(self, seed: int, given: Optional[int]) -> tuple[int, int]:
         """(seed, call) of the next call: a seed given with the call stands for both."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from typing import Any, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 from .arrays import KINDS, Flat
 from .codecs.base import Codec
@@ -62,12 +62,14 @@ class FusedReduction(Reduction):
         scale: float,
         randomness: Randomness,
         pool: Pool,
+        makes: Optional[Sequence[Callable[..., Reduction]]] = None,
     ):
+        """`makes`: what makes each array's job, where that is not a Reduction."""
         super().__init__(codec, down, x.flats[0], out.flats[0], scale, randomness, pool)
-        self.whole, self.result = x, out
+        self.whole, self.result, self.makes = x, out, makes
         self.parts = [
-            Reduction(codec, down, a, b, scale, randomness, pool, start)
-            for a, b, start in zip(x.flats, out.flats, x.starts)
+            make(codec, down, a, b, scale, randomness, pool, start)
+            for make, a, b, start in zip(makes or [Reduction] * len(x.flats), x.flats, out.flats, x.starts)
         ]
 
     def part_size(self, lo: int, hi: int) -> int:
@@ -112,7 +114,8 @@ class FusedReduction(Reduction):
 
     def among(self, rank: int, size: int) -> FusedReduction:
         randomness = self.randomness._replace(rank=rank, size=size)
-        return FusedReduction(self.codec, self.down, self.result, self.result, self.scale, randomness, self.pool)
+        args = (self.codec, self.down, self.result, self.result, self.scale, randomness, self.pool)
+        return FusedReduction(*args, makes=self.makes)
 
     def _pieces(self, lo: int, hi: int) -> Iterator[tuple[Reduction, int, int, slice, slice]]:
         """(array's job, from, to, where it is in wires of parts, in wires of sums) for all that is in a range."""

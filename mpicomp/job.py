@@ -11,7 +11,7 @@ from .codecs.base import Codec, Stream, Terms, as_kind
 from .codecs.raw import Raw
 from .reference.rng import stream_key
 
-UP, DOWN, SHUFFLE, PARTIAL, SHARED = 0, 1, 2, 3, 4  # stages of a collective; each has random numbers of its own
+UP, DOWN, SHUFFLE, PARTIAL, SHARED = 0, 1, 2, 3, 1 << 32  # stages of a collective; each has random numbers of its own
 
 # What the verbs of a job that do arithmetic are: for those who cost or time them
 WORK = {"encode": "encode", "write_part": "encode", "decode": "decode"}
@@ -61,7 +61,8 @@ class Randomness(NamedTuple):
 
     def stream(self, codec: Codec, stage: int, first: int) -> Stream:
         """The stream for elements from `first` on. Correlated codecs share one stream, shifted by the rank."""
-        shared = stream_key(self.seed, self.call, 0, SHARED) if codec.shared else 0
+        later = stage if stage > PARTIAL else 0  # a collective may number its starts by stages
+        shared = stream_key(self.seed, self.call, 0, SHARED + later) if codec.shared else 0
         if not codec.correlated or stage != UP:
             return Stream(stream_key(self.seed, self.call, self.rank, stage), first, 0, shared)
         shuffle = np.random.Generator(np.random.Philox(stream_key(self.seed, self.call, 0, SHUFFLE))).permutation(

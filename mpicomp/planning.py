@@ -11,7 +11,7 @@ from .arrays import KINDS
 from .codecs.raw import Raw
 from .schedules import ALLREDUCE, OWNERS, check, facts, parse
 from .schedules.cuts import segments
-from .settings import Settings
+from .settings import SettingError, Settings
 from .timing import Table
 
 SMALL = 4096  # bytes up to which auto is MPI untouched, whatever the network
@@ -102,10 +102,16 @@ def choose(settings: Settings, n: int, kind: str, p: int, table: Optional[Table]
     segment = settings.segment or segment_for(nbytes)
 
     def plan(algorithm: str, why: str) -> Plan:
+        if (
+            settings.feedback and algorithm == "raw"
+        ):  # MPI's own request remembers nothing; the same can be done by ours
+            return Plan("direct", why, n, kind, p, settings.override(codec=Raw()), segment, table)
+        if settings.feedback == "ef21" and algorithm != "direct":
+            raise SettingError(f"feedback='ef21' needs algorithm 'direct', not {algorithm!r}, because {why}")
         return Plan(algorithm, why, n, kind, p, settings, segment, table)
 
     if p == 1:
-        return plan("copy", "there is one rank")
+        return Plan("copy", "there is one rank", n, kind, p, settings, segment, table)
     if settings.algorithm not in ("auto", "raw"):
         check(settings.algorithm, p)
         return plan(settings.algorithm, "it was asked for")
@@ -122,6 +128,8 @@ def choose(settings: Settings, n: int, kind: str, p: int, table: Optional[Table]
         return plan(rule, "MPICOMP_ALLREDUCE says so")
     if nbytes <= SMALL:
         return plan("raw", f"up to {SMALL:,} bytes nothing can be gained")
+    if settings.feedback == "ef21":
+        return plan("direct", "feedback 'ef21' needs it")
     if table is not None:
         best = table.ranking(nbytes, candidates(settings, kind, p))[0][0]
         return plan(best, f"it is the fastest by times {table.source}")

@@ -83,3 +83,25 @@ class Prequest(Request):
     def Startall(requests: Sequence[Any]) -> None:
         for request in requests:
             request.Start()
+
+
+class MemoryPrequest(Prequest):
+    """A persistent collective with a memory, which can be read, saved, restored and reset between starts."""
+
+    def __init__(self, begin: Callable[[], Run], memory: Any):
+        super().__init__(begin)
+        self._memory = memory
+
+    def state_dict(self) -> dict[str, Any]:
+        """What this rank remembers: save each rank's own."""
+        return self._memory.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """What state_dict gave, on every rank."""
+        self.Wait()
+        self._memory.load_state_dict(state)
+
+    def reset(self) -> None:
+        """Start anew, on every rank."""
+        self.Wait()
+        self._memory.reset()

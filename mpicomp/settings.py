@@ -26,6 +26,7 @@ class Settings:
     algorithm: str = "auto"
     seed: int = 0
     segment: Optional[int] = None
+    feedback: str = ""  # of a persistent collective: "", "feedback" or "ef21"
 
     def override(
         self,
@@ -33,6 +34,7 @@ class Settings:
         algorithm: Optional[str] = None,
         seed: Optional[int] = None,
         segment: Optional[int] = None,
+        feedback: Any = None,
     ) -> Settings:
         """These settings, with those that are not None replaced."""
         changes: dict[str, Any] = {}
@@ -44,6 +46,8 @@ class Settings:
             changes["seed"] = _integer("seed", seed)
         if segment is not None:
             changes["segment"] = _integer("segment", segment, least=1)
+        if feedback is not None:
+            changes["feedback"] = _feedback(feedback)
         return replace(self, **changes) if changes else self
 
 
@@ -76,6 +80,15 @@ def _algorithm(spec: str) -> str:
     if name not in ALGORITHMS:
         raise SettingError(f"no algorithm named {name!r} (known: {', '.join(ALGORITHMS)})")
     return spec
+
+
+def _feedback(value: Any) -> str:
+    """True is error feedback; "ef21" is what it says."""
+    if isinstance(value, bool):
+        return "feedback" if value else ""
+    if value not in ("", "feedback", "ef21"):
+        raise SettingError(f"feedback={value!r} must be True, False or 'ef21'")
+    return value
 
 
 def _integer(name: str, value: Any, least: Optional[int] = None) -> int:

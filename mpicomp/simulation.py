@@ -31,8 +31,9 @@ def allreduce(
     segment: Optional[int] = None,
     network: Network = Network(),
     costs: Costs = Costs(),
+    memories: Optional[Sequence[Any]] = None,
 ) -> Result:
-    """mpicomp.allreduce of one array for each virtual rank."""
+    """mpicomp.allreduce of one array for each virtual rank, each with what it remembers of earlier calls, if anything."""
     chosen = settings.make(codec, algorithm, seed, segment)
     simulation = Simulation(len(xs), network)
     outs = [arrays.empty_like(x) for x in xs]
@@ -44,7 +45,8 @@ def allreduce(
         plan = planning.choose(chosen, x.n, x.kind, port.size)
         randomness = Randomness(seed, call, port.rank, port.size)
         scale = 1.0 / port.size if op == "mean" else 1.0
-        job = Reduction(plan.settings.codec, plan.settings.down, x, out, scale, randomness, port.pool)
+        make = Reduction if memories is None else memories[port.rank].job
+        job = make(plan.settings.codec, plan.settings.down, x, out, scale, randomness, port.pool)
         return Run(port, plan.lanes(port, Costed(job, port, costs), port.tag()))
 
     seconds = simulation.run(begin)

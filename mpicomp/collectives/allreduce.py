@@ -9,7 +9,9 @@ from mpi4py import MPI
 
 from .. import agreement, buffers, calibration, planning
 from ..engine import Run, wait
+from ..memory import remember
 from ..ports.mpi import MPIPort, port_of
+from ..reference.rng import stream_key
 from ..settings import Settings
 from . import base
 
@@ -19,15 +21,37 @@ class Call(base.Call):
 
     name = "Allreduce"
 
-    def __init__(self, port: MPIPort, settings: Settings, x: Any, out: Any, mean: bool = False):
+    def __init__(
+        self,
+        port: MPIPort,
+        settings: Settings,
+        x: Any,
+        out: Any,
+        mean: bool = False,
+        memory: Any = None,
+    ):
+        """With feedback among the settings, `memory` is what earlier calls remembered, or new."""
         self.port, self.x, self.out = port, x, out
         self.scale = 1.0 / port.size if mean else 1.0
         self.plan, self.signature, self.digest = _planned(port, settings, x, mean)
         self.settings = self.plan.settings
+        self.memory: Any = memory or (remember(settings.feedback, x) if settings.feedback else None)
+        if self.memory is not None:
+            self.make = self.memory.job
 
     def buffers(self) -> tuple[Any, Any]:
         """For MPI: the flat views, since it takes no tensor that requires grad."""
         return MPI.IN_PLACE if self.x is self.out else self.x.data, self.out.data
+
+    def start_next(self, seed: int, call: int) -> Run:
+        """A new Run of a call that remembers: its random numbers are those of the memory's next step."""
+        memory = self.memory
+
+        def finish(error: Optional[BaseException]) -> None:
+            if error is None:
+                memory.advance()
+
+        return self.start(stream_key(seed, call), memory.step, finish)
 
 
 def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[planning.Plan, str, int]:
@@ -36,7 +60,8 @@ def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[pla
     if key not in port.plans:
         signature = (
             f"Allreduce({'mean' if mean else 'sum'} of {x}, codec={settings.codec}, "
-            f"down={settings.down}, algorithm={settings.algorithm}, seed={settings.seed}, segment={settings.segment})"
+            f"down={settings.down}, algorithm={settings.algorithm}, seed={settings.seed}, segment={settings.segment}"
+            f"{settings.feedback and f', feedback={settings.feedback}'})"
         )
         digest = agreement.digest(signature)
         if planning.has_choice(settings, x.nbytes, x.kind, port.size):

@@ -20,7 +20,7 @@ from ..memory.extrapolation import Extrapolation
 from ..memory.replica import Replicas
 from ..planning import FLOOR, MPI_SUMS
 from ..ports.mpi import port_of
-from ..request import Prequest, Request
+from ..request import MemoryPrequest, Prequest, Request
 from ..settings import Settings
 
 MEMORIES = {memory.name: memory for memory in (Replicas, Extrapolation)}
@@ -58,12 +58,8 @@ class Call:
         return begin(self.comm, port, self.signature, () if self.raw else job, self.memory and self.memory.advance)
 
 
-class MemoryPrequest(Prequest):
-    """A persistent neighbour collective with a memory, which can be read, saved, restored and reset between starts."""
-
-    def __init__(self, begin: Any, memory: Replicas):
-        super().__init__(begin)
-        self._memory = memory
+class ReplicaPrequest(MemoryPrequest):
+    """A persistent neighbour collective with a memory."""
 
     @property
     def replica(self) -> np.ndarray:
@@ -71,19 +67,6 @@ class MemoryPrequest(Prequest):
         view = self._memory.replica.view()
         view.flags.writeable = False
         return view
-
-    def state_dict(self) -> dict[str, Any]:
-        return self._memory.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """What state_dict gave, on every rank."""
-        self.Wait()
-        self._memory.load_state_dict(state)
-
-    def reset(self) -> None:
-        """Start anew, on every rank."""
-        self.Wait()
-        self._memory.reset()
 
 
 def begin(comm: Any, port: Any, signature: str, job: Any, finish: Any = None) -> Run:
@@ -123,7 +106,7 @@ def persistent(
     seed = settings.get("seed")
     if call.memory:
         number = comm._number(call.settings.seed, seed)
-        return MemoryPrequest(lambda: call.start(*number), call.memory)
+        return ReplicaPrequest(lambda: call.start(*number), call.memory)
     starts = iter(range(1 << 62))
     if seed is not None:
         return Prequest(lambda: call.start(seed, next(starts)))

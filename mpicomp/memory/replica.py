@@ -7,9 +7,10 @@ from typing import Any, Iterable
 import numpy as np
 
 from ..codecs.base import Codec
+from .state import State
 
 
-class Replicas:
+class Replicas(State):
     """A copy of each neighbour's array, and of this rank's own as the neighbours have it. All start at zero.
 
     Sent is C(x - own copy); sender and receivers add the same wire to their copies, so these stay the same bits on all
@@ -22,7 +23,6 @@ class Replicas:
     def __init__(self, rank: int, lengths: dict[int, int], kind: str, scale: float = 1.0):
         self.rank, self.kind, self.scale = rank, kind, scale
         self.estimates = {r: np.zeros(n, {"f32": "f4", "f64": "f8"}[kind]) for r, n in lengths.items()}
-        self.step = 0
 
     @property
     def replica(self) -> Any:
@@ -39,28 +39,5 @@ class Replicas:
         codec.add_into(wire, estimate, self.kind, self.scale)
         return estimate
 
-    def advance(self) -> None:
-        """Everything of this call was heard."""
-        self.step += 1
-
     def arrays(self) -> Iterable[tuple[str, Any]]:
-        """What is saved, by name."""
         return [(f"estimate {r}", estimate) for r, estimate in self.estimates.items()]
-
-    def reset(self) -> None:
-        """Forget everything; every rank must."""
-        self.step = 0
-        for _, array in self.arrays():
-            array[:] = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        """Copies of all that is remembered: save each rank's own, and restore all of them."""
-        return {"step": self.step, **{name: array.copy() for name, array in self.arrays()}}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        mine = dict(self.arrays())
-        if set(state) != {"step", *mine} or any(np.shape(state[name]) != mine[name].shape for name in mine):
-            raise ValueError(f"this state is of another collective: it has {sorted(state)}, expected {sorted(mine)}")
-        self.step = int(state["step"])
-        for name, array in mine.items():
-            array[:] = state[name]

@@ -1,0 +1,115 @@
+"""Error feedback: what an encoding loses is added to what is encoded next, so that in the long run nothing is lost.
+
+Every rank remembers what its own encodings lost: of its contribution, and of the sums that it encodes for others. So
+biased codecs (topk, sign) can be used both ways. Costs: two arrays in the type of sums, of which only the parts that a rank
+encodes are ever touched; encoding takes two more passes. What is not finite is not remembered.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Optional, Sequence
+
+import numpy as np
+
+from ..arrays import KINDS, Flat, cupy_module, is_cupy
+from ..codecs.base import Codec, Stream, accumulate, as_kind
+from ..job import Reduction
+from .state import State
+
+LARGE = 0.5  # omega from which an unbiased codec's values are shrunk to contract
+
+
+class ErrorFeedback(State):
+    """The residuals of one array: `up` of contributions and partial sums, `down` of sums. All start at zero.
+
+    A rank sends C(x + residual) and keeps what that differs from x + residual.
+    """
+
+    name = "feedback"
+
+    def __init__(self, n: int, kind: str, like: Any = None):
+        self.up, self.down = zeros(n, kind, like), zeros(n, kind, like)
+
+    def job(self, *args: Any) -> Reduction:
+        return Corrected(self, *args)
+
+    def arrays(self) -> Iterable[tuple[str, Any]]:
+        return [("up", self.up), ("down", self.down)]
+
+
+class Remembering(Reduction):
+    """A Reduction that knows what its wires say, and that may shrink it: by 1/(1+omega) a codec that is unbiased with a
+    large omega becomes a contraction, which feedback needs to be stable."""
+
+    def __init__(self, memory: Any, codec: Codec, down: Codec, x: Flat, *args: Any):
+        super().__init__(codec, down, x, *args)
+        self.memory = memory
+        self.weight, self.down_weight = shrinkage(codec, x.n), shrinkage(down, x.n)
+
+    def total(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int] = None) -> None:
+        self._store(lo, hi, self.sum(lo, hi, wires, position, self.scale))
+
+    def among(self, rank: int, size: int) -> Reduction:
+        randomness = self.randomness._replace(rank=rank, size=size)
+        args = (self.codec, self.down, self.out, self.out, self.scale, randomness, self.pool, self.origin)
+        return type(self)(self.memory, *args)
+
+    def sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], scale: float) -> Any:
+        """scale * the sum of the wires and, at `position` among them, this rank's own values; as a new array."""
+        acc = zeros(hi - lo, self.kind, self.x.data)
+        for index in range(len(wires) + 1):
+            if index == position:
+                accumulate(self.x[lo:hi], acc, 1.0)
+            if index < len(wires):
+                self.codec.add_into(wires[index], acc, self.kind, self.weight)
+        acc *= acc.dtype.type(scale)
+        return acc
+
+
+class Corrected(Remembering):
+    """A Reduction with error feedback."""
+
+    def write_part(self, lo: int, hi: int, wire: Any) -> None:
+        given = self.memory.up[lo:hi]
+        accumulate(self.x[lo:hi], given, 1.0)
+        self._send(self.codec, given, wire, self._at(self._up, lo), self.weight)
+
+    def write_partial(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
+        given = self.memory.up[lo:hi]
+        given += self.sum(lo, hi, wires, position, 1.0)
+        self._send(self.codec, given, wire, self._at(self._partial, lo), self.weight)
+
+    def write_sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
+        given = self.memory.down[lo:hi]
+        given += self.sum(lo, hi, wires, position, self.scale)
+        self._send(self.down, given, wire, self._at(self._down, lo), self.down_weight)
+
+    def decode(self, wire: Any, lo: int, hi: int) -> None:
+        if self.down_weight == 1.0:
+            return super().decode(wire, lo, hi)
+        acc = zeros(hi - lo, self.kind, self.x.data)
+        self.down.add_into(wire, acc, self.kind, self.down_weight)
+        self._store(lo, hi, acc)
+
+    def _send(self, codec: Codec, given: Any, wire: Any, stream: Stream, weight: float) -> None:
+        """Encode what is given, and leave in its place what the wire does not say."""
+        codec.encode_into(as_kind(given, self.kind), wire, stream)
+        codec.add_into(wire, given, self.kind, -weight)
+        forget_infinite(given)
+
+
+def shrinkage(codec: Codec, n: int) -> float:
+    """What decoded values are multiplied with."""
+    omega = codec.omega(n) if codec.unbiased else 0.0
+    return 1.0 / (1.0 + omega) if omega >= LARGE else 1.0
+
+
+def zeros(n: int, kind: str, like: Any = None) -> Any:
+    """Zeros in the type of sums, where `like` is. On the host they take no memory before they are written."""
+    return (cupy_module() if is_cupy(like) else np).zeros(n, KINDS[kind].accumulator)
+
+
+def forget_infinite(residual: Any) -> None:
+    """NaN and Inf were sent, and are no error to be corrected later."""
+    if not np.isfinite(residual.sum()):
+        residual[~np.isfinite(residual)] = 0
