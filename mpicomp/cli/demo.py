@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import __version__, launch
+from ..planning import SMALL
 from ..tuning import parse_size
 from .timing import Table, alternate, seconds, size
 
@@ -52,9 +53,10 @@ def _measure(comm: Any, plain: Any, nbytes: int, runs: int) -> tuple[list[str], 
     n = max(nbytes // 4, 1)
     x = np.random.default_rng(comm.rank).standard_normal(n, dtype=np.float32)
     raw, out = np.empty_like(x), np.empty_like(x)
-    jobs = {"raw": lambda: plain.Allreduce(x, raw), "out": lambda: comm.Allreduce(x, out)}
+    algorithm = "direct" if x.nbytes > SMALL else None  # what compression does, even where auto would leave it
+    jobs = {"raw": lambda: plain.Allreduce(x, raw), "out": lambda: comm.Allreduce(x, out, algorithm=algorithm)}
     times = alternate(jobs, runs, plain, repeat=max(1, 100_000 // nbytes))
-    plan = comm.plan(x)
+    plan = comm.plan(x, algorithm=algorithm)
     exact = np.empty(n)
     plain.Allreduce(x.astype(np.float64), exact)
     error = float(np.linalg.norm(out - exact) / np.linalg.norm(exact))
