@@ -25,6 +25,7 @@ SOURCES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "kernels" / "cp
 HEADERS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "kernels").rglob("*.h"))
 # -ffp-contract=off: a fused multiply-add rounds once, and sums would differ from machine to machine.
 # -fno-trapping-math: nobody reads the exception flags, so both sides of a choice may be computed, in vectors.
+# -fno-math-errno: nor errno, so a square root is one instruction.
 FLAGS = [
     "-O3",
     "-std=c11",
@@ -34,6 +35,7 @@ FLAGS = [
     "-Wextra",
     "-ffp-contract=off",
     "-fno-trapping-math",
+    "-fno-math-errno",
 ]
 LEVELS = {1: []}
 if platform.machine() in ("x86_64", "AMD64"):

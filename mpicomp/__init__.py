@@ -8,7 +8,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .codecs import BF16, FP16, Chain, Codec, Grid, Natural, RandK, Raw, TopK, codec
+from .codecs import (
+    BF16,
+    FP16,
+    QSGD,
+    Chain,
+    Codec,
+    Dithering,
+    Grid,
+    Natural,
+    NaturalDithering,
+    RandK,
+    Raw,
+    TernGrad,
+    TopK,
+    codec,
+)
 from .errors import CodecError, DisagreementError, Error, RemoteError, TimeoutError, WireError
 
 if TYPE_CHECKING:
@@ -36,18 +51,22 @@ __all__ = [
     "FP16",
     "Cartcomm",
     "Chain",
+    "QSGD",
     "Codec",
     "CodecError",
     "Comm",
     "DisagreementError",
     "Distgraphcomm",
+    "Dithering",
     "Error",
     "Grid",
     "Natural",
     "RandK",
+    "NaturalDithering",
     "Raw",
     "RemoteError",
     "Request",
+    "TernGrad",
     "TimeoutError",
     "TopK",
     "WireError",

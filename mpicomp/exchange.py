@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import lcm
 from typing import Any, Iterable, Iterator, Optional, Sequence
 
 import numpy as np
@@ -43,7 +44,7 @@ class Link:
     def cuts(self) -> dict[int, list[tuple[int, int]]]:
         """The ranges of every array: where they end depends on nothing that only one side knows."""
         values = self.segment // KINDS[self.kind].storage.itemsize
-        whole = {r: segments(n, 1, max(self.codecs[r].grain, self.grain), values) for r, n in self.lengths.items()}
+        whole = {r: segments(n, 1, lcm(self.codecs[r].grain, self.grain), values) for r, n in self.lengths.items()}
         cuts = {r: [lane[0] for lane in lanes] for r, lanes in whole.items()}
         return {r: each or [(0, 0)] for r, each in cuts.items()} if self.checked else cuts
 

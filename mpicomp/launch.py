@@ -38,6 +38,10 @@ ARGUMENTS = {
 }
 BYTES = {"wire": 1, "wires": 1, "values": 1, "tail": 1}  # arrays of bytes, of no length that is known here
 STATUS = ("scatter", "accumulate")  # verbs that return 0, or another number if the bytes are no wire
+TAILS = {  # what a codec's kernels take after these
+    "dithering": "bits norm blocksize flags",
+    "sign": "blocksize",
+}
 SCALARS = {
     "n": ctypes.c_int64,
     "block": ctypes.c_int64,
@@ -50,6 +54,10 @@ SCALARS = {
     "key": ctypes.c_uint64,
     "first": ctypes.c_uint64,
     "offset": ctypes.c_uint32,
+    "bits": ctypes.c_int32,
+    "norm": ctypes.c_int32,
+    "blocksize": ctypes.c_int32,
+    "flags": ctypes.c_int32,
 }
 STORED = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}  # bytes of x, own and out; acc has 4, or 8 for f64
 
@@ -95,8 +103,8 @@ def _library() -> ctypes.CDLL | None:
 def _call(function: Any, name: str) -> Callable[..., Any]:
     """`function` with arrays for pointers, each checked for its item size, length and contiguity."""
     verb, kind = name.rsplit("_", 1)
-    verb = verb if verb in ARGUMENTS else verb.split("_", 1)[1]
-    names = ARGUMENTS[verb].split()
+    codec, verb = ("", verb) if verb in ARGUMENTS else verb.split("_", 1)
+    names = ARGUMENTS[verb].split() + TAILS.get(codec, "").split()
     total = 8 if kind == "f64" else 4
     real = ctypes.c_double if kind == "f64" else ctypes.c_float
     sizes = {"x": STORED[kind], "own": STORED[kind], "out": STORED[kind], "acc": total, **BYTES}

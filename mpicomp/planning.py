@@ -42,7 +42,7 @@ class Plan:
             yield job.copy()
         if self.algorithm in ("copy", "raw"):
             return
-        grain = max(self.settings.codec.grain, self.settings.down.grain)
+        grain = self.settings.grain
         name, options = parse(self.algorithm)
         owners = OWNERS[name](port, **options) if name in OWNERS else self.p
         segment = max(self.segment // KINDS[self.kind].storage.itemsize // self.p, LEAST // owners) * owners

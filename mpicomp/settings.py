@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from math import lcm
 from typing import Any, Optional
 
 from .codecs import Codec, codec
@@ -27,6 +28,11 @@ class Settings:
     seed: int = 0
     segment: Optional[int] = None
     feedback: str = ""  # of a persistent collective: "", "feedback" or "ef21"
+
+    @property
+    def grain(self) -> int:
+        """Wires of both codecs can be cut at multiples of this many values."""
+        return lcm(self.codec.grain, self.down.grain)
 
     def override(
         self,

@@ -7,7 +7,21 @@ import numpy as np
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 BITS = {"f32": np.uint32, "f64": np.uint64, "f16": np.uint16, "bf16": np.uint16}
-SPECS = ["raw", "fp16", "bf16", "natural", "natural:bits=8", "natural:rounding=nearest", "natural:correlated=true"]
+SPECS = [
+    "raw",
+    "fp16",
+    "bf16",
+    "natural",
+    "natural:bits=8",
+    "natural:rounding=nearest",
+    "natural:correlated=true",
+    "natural-dithering",
+    "natural-dithering:bits=3,block=64,p=inf,norm=natural",
+    "dithering:bits=8,p=1",
+    "dithering:block=128,correlated=true",
+    "qsgd",
+    "terngrad",
+]
 
 
 def bits(x: np.ndarray) -> np.ndarray:

@@ -6,12 +6,33 @@
 from .base import Codec, Stream
 from .bf16 import BF16
 from .chain import Chain
+from .dithering import Dithering
 from .fp16 import FP16
 from .grid import Grid
 from .natural import Natural
+from .natural_dithering import NaturalDithering
+from .qsgd import QSGD
 from .randk import RandK
 from .raw import Raw
 from .spec import codec, names
+from .terngrad import TernGrad
 from .topk import TopK
 
-__all__ = ["BF16", "FP16", "Chain", "Codec", "Grid", "Natural", "RandK", "Raw", "Stream", "TopK", "codec", "names"]
+__all__ = [
+    "BF16",
+    "FP16",
+    "QSGD",
+    "Chain",
+    "Codec",
+    "Dithering",
+    "Grid",
+    "Natural",
+    "NaturalDithering",
+    "RandK",
+    "Raw",
+    "Stream",
+    "TernGrad",
+    "TopK",
+    "codec",
+    "names",
+]

@@ -61,7 +61,7 @@ def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings],
                 groups.setdefault((flat.kind, chosen if able else change("raw")), []).append(flat)
         calls = []
         for (_, chosen), flats in groups.items():
-            whole = Fused(flats, max(chosen.codec.grain, chosen.down.grain))
+            whole = Fused(flats, chosen.grain)
             calls.append(FusedCall(port, chosen, whole, whole, mean))
         return Batch(calls, untouched)
 

@@ -69,7 +69,7 @@ class Bucket:
             if flat is None:
                 raise BufferError(f"a gradient of {parameter.dtype} cannot be averaged")
             flats.append(flat)
-        whole = Fused(flats, max(settings.codec.grain, settings.down.grain))
+        whole = Fused(flats, settings.grain)
         return FusedCall(port, settings, whole, whole, True)
 
 

@@ -1,0 +1,191 @@
+/* Dithering of every kind: see dithering.h for levels and wire, scaled.h for the loops. */
+#include "level.h"
+#include "norms.h"
+#include "planes.h"
+
+/* `top` is the highest level, `spare` the bits of a norm's mantissa that its kind has no room for. */
+typedef struct {
+    int bits, p, block, head, natural, natural_norm;
+    mc_u32 top, spare;
+} settings_t;
+
+/* The norm; what levels are multiplied with, the norm (natural) or a step (standard); what values are multiplied with,
+ * one factor after the other, to compare them with levels. */
+typedef struct {
+    double norm, unit, factor, inverse;
+} scale_t;
+
+MC_FN settings_t settings(mc_i32 bits, mc_i32 p, mc_i32 block, mc_i32 flags, int norm_bytes, mc_u32 spare)
+{
+    int natural_norm = (flags & MC_NATURAL_NORM) != 0, head = natural_norm ? norm_bytes / 4 : norm_bytes;
+    settings_t set = {bits, p, block, head, flags & MC_NATURAL_LEVELS, natural_norm, (1u << (bits - 1)) - 1, spare};
+    return set;
+}
+
+MC_FN scale_t scale_f32(float norm, settings_t set)
+{
+    scale_t scale = {norm, set.natural ? norm : mc_dithering_step_f32(norm, set.top, set.spare), 1, 0};
+    return scale;
+}
+
+MC_FN scale_t scale_f64(double norm, settings_t set)
+{
+    scale_t scale = {norm, set.natural ? norm : mc_dithering_step_f64(norm, set.top), 1, 0};
+    return scale;
+}
+
+MC_FN scale_t read_f32(const mc_u8 *wire, settings_t set)
+{
+    return scale_f32(read_norm_f32(wire, set.natural_norm), set);
+}
+
+MC_FN scale_t read_f64(const mc_u8 *wire, settings_t set)
+{
+    return scale_f64(read_norm_f64(wire, set.natural_norm), set);
+}
+
+/* What values are multiplied with to compare them with levels: 1 / unit, but a natural norm is another on the wire, to
+ * which the unit is proportional. Natural levels are counted from the lowest, norm / 2^(top-1). */
+MC_FN double inverse(double norm, double unit, double unit_of_1, settings_t set)
+{
+    double lowest = mc_f64((mc_u64)(1022 + set.top) << 52);
+    return set.natural ? lowest / norm : 1 / (set.natural_norm ? norm * unit_of_1 : unit);
+}
+
+MC_FN scale_t make_f32(double norm, double factor, int bad, mc_i64 m, settings_t set, draws_t from, mc_u8 *wire)
+{
+    float sent = bad ? mc_f32(0x7FC00000) : mc_norm_f32(norm, set.spare);
+    scale_t scale = scale_f32(sent, set);
+    (void)factor, (void)m;
+    scale.inverse = inverse(sent, scale.unit, mc_dithering_step_f32(1, set.top, set.spare), set);
+    write_norm_f32(sent, set.natural_norm, from, wire);
+    return scale;
+}
+
+MC_FN scale_t make_f64(double norm, double factor, int bad, mc_i64 m, settings_t set, draws_t from, mc_u8 *wire)
+{
+    double sent = bad ? mc_f64(0x7FF8000000000000u) : mc_norm_f64(norm / factor);
+    scale_t scale = scale_f64(sent, set);
+    (void)m;
+    scale.factor = factor;
+    scale.inverse = inverse(sent * factor, scale.unit * factor, mc_dithering_step_f64(1, set.top), set);
+    write_norm_f64(sent, set.natural_norm, from, wire);
+    return scale;
+}
+
+/* Planes of 64 values, given as the words of doubles, ready to be compared with levels. */
+MC_FN void code_natural(const mc_any32 *w, mc_u64 sign, settings_t set, draws_t from, mc_u8 *wire)
+{
+    mc_u32 r[64], t[64];
+    mc_u8 level[64], top = (mc_u8)set.top;
+    draw_32(r, from);
+    EACH(j, 64) t[j] = mc_dithering_natural(w[2 * j + 1], w[2 * j], r[j]);
+    bytes_of_words(t, level);
+    EACH(j, 64) level[j] = level[j] > top ? top : level[j];
+    planes_of(level, sign & ~bytes_equal(level, 0), set.bits, wire);
+}
+
+MC_FN void code_standard(const mc_any32 *w, settings_t set, draws_t from, mc_u8 *wire)
+{
+    mc_u32 r[64], t[64];
+    mc_u8 level[64], sign[64], top = (mc_u8)set.top;
+    draw_32(r, from);
+    EACH(j, 64) t[j] = mc_dithering_standard(w[2 * j + 1], w[2 * j], r[j]);
+    bytes_of_words(t, level);
+    EACH(j, 64) sign[j] = level[j] >> 7;
+    EACH(j, 64) level[j] = (mc_u8)(sign[j] ? -level[j] : level[j]);
+    EACH(j, 64) level[j] = level[j] > top ? top : level[j];
+    planes_of(level, bytes_equal(sign, 1), set.bits, wire);
+}
+
+MC_FN void code_f32(const float *v, settings_t set, scale_t scale, draws_t from, mc_u8 *wire)
+{
+    double y[64];
+    if (set.natural) {
+        EACH(j, 64) y[j] = mc_dithering_bend(__builtin_fabs((double)v[j]) * scale.inverse);
+        code_natural((const mc_any32 *)y, top_bits((const mc_any32 *)v), set, from, wire);
+    } else {
+        EACH(j, 64) y[j] = (double)v[j] * scale.inverse + MC_DITHERING_SHIFT;
+        code_standard((const mc_any32 *)y, set, from, wire);
+    }
+}
+
+MC_FN void code_f64(const double *v, settings_t set, scale_t scale, draws_t from, mc_u8 *wire)
+{
+    const mc_any64 *u = (const mc_any64 *)v;
+    mc_u32 high[64];
+    double y[64];
+    if (set.natural) {
+        EACH(j, 64) y[j] = mc_dithering_bend(__builtin_fabs(v[j]) * scale.factor * scale.inverse);
+        EACH(j, 64) high[j] = (mc_u32)(u[j] >> 32);
+        code_natural((const mc_any32 *)y, top_bits(high), set, from, wire);
+    } else {
+        EACH(j, 64) y[j] = v[j] * scale.factor * scale.inverse + MC_DITHERING_SHIFT;
+        code_standard((const mc_any32 *)y, set, from, wire);
+    }
+}
+
+/* Levels with their signs from codes. */
+MC_FN void signed_levels(const mc_u8 *wire, int bits, signed char *level)
+{
+    mc_u8 c[64];
+    codes_of_planes(wire, bits, c);
+    EACH(j, 64) level[j] = (signed char)(c[j] > 127 ? 128 - c[j] : c[j]);
+}
+
+/* No value of the sums' own kind is above the norm, though its rounded steps together may be. */
+MC_FN void value_f32(const mc_u8 *wire, settings_t set, scale_t scale, float *v)
+{
+    mc_any32 *u = (mc_any32 *)v;
+    float unit = (float)scale.unit, most = set.spare ? __builtin_inff() : (float)scale.norm;
+    if (scale.norm != scale.norm) {
+        EACH(j, 64) u[j] = 0x7FC00000;
+    } else if (set.natural) {
+        mc_u8 c[64], lowest = (mc_u8)(127 - set.top);
+        mc_u64 sign;
+        memcpy(&sign, wire + 8 * (set.bits - 1), 8);
+        codes_of_planes(wire, set.bits, c);
+        EACH(j, 64) c[j] &= 127;
+        EACH(j, 64) c[j] = (mc_u8)(c[j] ? c[j] + lowest : 0);
+        floats_of(c, sign, u);
+        EACH(j, 64) v[j] *= unit;
+    } else {
+        signed char level[64];
+        signed_levels(wire, set.bits, level);
+        EACH(j, 64) v[j] = (float)level[j] * unit;
+        EACH(j, 64) v[j] = v[j] > most ? most : v[j] < -most ? -most : v[j];
+    }
+}
+
+MC_FN void value_f64(const mc_u8 *wire, settings_t set, scale_t scale, double *v)
+{
+    mc_any64 *u = (mc_any64 *)v;
+    double most = scale.norm;
+    if (scale.norm != scale.norm) {
+        EACH(j, 64) u[j] = 0x7FF8000000000000u;
+    } else if (set.natural) {
+        mc_u8 c[64];
+        mc_u64 lowest = 1023 - set.top;
+        codes_of_planes(wire, set.bits, c);
+        EACH(j, 64) u[j] = (mc_u64)(c[j] & 128) << 56 | (c[j] & 127 ? ((c[j] & 127) + lowest) << 52 : 0);
+        EACH(j, 64) v[j] *= scale.unit;
+    } else {
+        signed char level[64];
+        signed_levels(wire, set.bits, level);
+        EACH(j, 64) v[j] = (double)level[j] * scale.unit;
+        EACH(j, 64) v[j] = v[j] > most ? most : v[j] < -most ? -most : v[j];
+    }
+}
+
+#define CODEC dithering
+#define TAIL mc_i32 bits, mc_i32 p, mc_i32 block, mc_i32 flags
+#define SETTINGS settings(bits, p, block, flags, sizeof(SUM), LOCAL(SPARE))
+
+#define KIND f32
+#include "scaled.h"
+#define KIND f64
+#include "scaled.h"
+#define KIND f16
+#include "scaled.h"
+#define KIND bf16
+#include "scaled.h"

@@ -1,0 +1,137 @@
+/* Norms of blocks, summed in the order that dithering.h states, and how they stand on the wire. */
+#ifndef MC_CPU_NORMS_H
+#define MC_CPU_NORMS_H
+#include "../dithering.h"
+#include "blocks.h"
+
+/* What is known of a block so far: the largest bits of its floats or doubles, and eight sums. */
+typedef struct {
+    mc_u32 top[16];
+    mc_u64 top64[8];
+    double sum[8];
+} tally_t;
+
+MC_FN void add_group(double *q, double *sum)
+{
+    EACH(j, 32) q[j] += q[j + 32];
+    EACH(j, 16) q[j] += q[j + 16];
+    EACH_ROLLED(j, 8) sum[j] += q[j] + q[j + 8];
+}
+
+/* Takes in 64 values; p is 1, 2 or, for the largest value alone, 0. Sums of floats need no largest. */
+MC_FN void tally_f32(tally_t *t, const float *v, double factor, int p, int top)
+{
+    const mc_any32 *u = (const mc_any32 *)v;
+    double q[64];
+    (void)factor;
+    if (p == 0 || top)
+        EACH(k, 4)
+            EACH_ROLLED(j, 16) {
+                mc_u32 w = u[16 * k + j] & 0x7FFFFFFF;
+                t->top[j] = (mc_i32)w > (mc_i32)t->top[j] ? w : t->top[j];
+            }
+    if (p == 0)
+        return;
+    if (p == 2)
+        EACH(j, 64) q[j] = (double)v[j] * (double)v[j];
+    else
+        EACH(j, 64) q[j] = __builtin_fabs((double)v[j]);
+    add_group(q, t->sum);
+}
+
+MC_FN void tally_f64(tally_t *t, const double *v, double factor, int p, int top)
+{
+    (void)top;
+    const mc_any64 *u = (const mc_any64 *)v;
+    double q[64];
+    EACH(k, 8)
+        EACH_ROLLED(j, 8) {
+            mc_u64 w = u[8 * k + j] & 0x7FFFFFFFFFFFFFFFu;
+            t->top64[j] = (mc_i64)w > (mc_i64)t->top64[j] ? w : t->top64[j];
+        }
+    if (p == 0)
+        return;
+    EACH(j, 64) q[j] = mc_f64(u[j] & 0x7FFFFFFFFFFFFFFFu) * factor;
+    if (p == 2)
+        EACH(j, 64) q[j] *= q[j];
+    add_group(q, t->sum);
+}
+
+MC_FN mc_u64 top_f32(const tally_t *t)
+{
+    mc_u32 most = 0;
+    EACH(j, 16) most = t->top[j] > most ? t->top[j] : most;
+    return most;
+}
+
+MC_FN mc_u64 top_f64(const tally_t *t)
+{
+    mc_u64 most = 0;
+    EACH(j, 8) most = t->top64[j] > most ? t->top64[j] : most;
+    return most;
+}
+
+MC_FN double real_f32(mc_u64 bits) { return (double)mc_f32((mc_u32)bits); }
+MC_FN double real_f64(mc_u64 bits) { return mc_f64(bits); }
+
+/* The norm of all that was taken in, of which `most` is the largest value. */
+MC_FN double norm_of(const tally_t *t, double most, int p)
+{
+    double s[8];
+    memcpy(s, t->sum, sizeof s);
+    EACH(j, 4) s[j] += s[j + 4];
+    EACH(j, 2) s[j] += s[j + 2];
+    return p == 0 ? most : p == 1 ? s[0] + s[1] : __builtin_sqrt(s[0] + s[1]);
+}
+
+/* A norm to wire and back: what is not finite comes back as NaN, and nothing negative does. `from` is where the block's random numbers are;
+ * the norm's own come from the group beside the first. */
+MC_FN mc_u64 norm_draw(draws_t from)
+{
+    mc_group_t g = mc_group_more(mc_group(from.key, from.first / MC_GROUP));
+    mc_u32 high = from.nearest ? MC_HALF : mc_draw(g, 0) + from.offset;
+    return (mc_u64)high << 32 | (from.nearest ? 0 : mc_draw(g, 1));
+}
+
+MC_FN void write_norm_f32(float norm, int natural, draws_t from, mc_u8 *wire)
+{
+    if (natural)
+        wire[0] = norm == norm ? (mc_u8)mc_natural_code_f32(mc_bits_f32(norm), (mc_u32)(norm_draw(from) >> 32)) : 255;
+    else
+        memcpy(wire, &norm, 4);
+}
+
+MC_FN float read_norm_f32(const mc_u8 *wire, int natural)
+{
+    mc_u32 u;
+    if (natural)
+        u = (mc_u32)wire[0] << 23;
+    else
+        memcpy(&u, wire, 4);
+    u &= 0x7FFFFFFF;
+    return mc_f32(u < MC_INF ? u : 0x7FC00000);
+}
+
+MC_FN void write_norm_f64(double norm, int natural, draws_t from, mc_u8 *wire)
+{
+    mc_u16 code = norm == norm ? (mc_u16)mc_natural_code_f64(mc_bits_f64(norm), norm_draw(from)) : 2047;
+    if (natural)
+        memcpy(wire, &code, 2);
+    else
+        memcpy(wire, &norm, 8);
+}
+
+MC_FN double read_norm_f64(const mc_u8 *wire, int natural)
+{
+    mc_u16 code;
+    mc_u64 u;
+    memcpy(&code, wire, 2);
+    if (natural)
+        u = (mc_u64)(code > 2047 ? 2047 : code) << 52;
+    else
+        memcpy(&u, wire, 8);
+    u &= 0x7FFFFFFFFFFFFFFFu;
+    return mc_f64(u < MC_INF64 ? u : 0x7FF8000000000000u);
+}
+
+#endif

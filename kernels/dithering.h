@@ -1,0 +1,84 @@
+/* Dithering: each value as a level between 0 and 1 of its block's norm, chosen at random between the two levels next
+ * to it, so that it is right on average.
+ *
+ *   standard levels   j * step, j = 0..u, u = 2^(bits-1) - 1, step = norm/u rounded up
+ *   natural levels    0 and 2^(c-s), c = 1..s, s = 2^(bits-1) - 1
+ *
+ * Wire, in blocks of `block` values (a multiple of 64; the last may be shorter): the norm, then for each 64 values
+ * `bits` planes of 8 bytes: plane k < bits-1 has bit k of the level, the last plane the signs; value j is bit j%8 of
+ * byte j/8. A last group of m values has planes of ceil(m/8) bytes. Zero has no sign; unused bits are 0.
+ * The norm: a float32, for f64 a float64; through natural compression its exponent alone, in 1 byte, for f64 in 2.
+ * Its sign does not count; where it is not finite the block is NaN. A block that holds a NaN, an Inf or a sum that its kind cannot store
+ * becomes NaN.
+ *
+ * Error: 32 random bits choose a level; |E decode(encode(x)) - x| is at most 2^-32 of the distance of two levels and
+ * a rounding of the sum's type. For f16 and bf16 norms and steps are rounded up to so few bits that what is decoded can
+ * be stored exactly (but below 2^-14 in f16, where it is rounded to multiples of 2^-24).
+ * With a natural norm, which is a power of two, a step is norm times the step of 1.
+ *
+ * Norms are summed in double in a fixed order, the same on every machine: the 64 terms of a group are halved three
+ * times (j and j+32, j and j+16, j and j+8), the eight sums are added up group by group, and halved three times. */
+#ifndef MC_DITHERING_H
+#define MC_DITHERING_H
+#include "mc.h"
+
+#define MC_NATURAL_LEVELS 1                    /* flags */
+#define MC_NATURAL_NORM 2
+#define MC_NORM_MOST 1e120                     /* squares of larger doubles, or of smaller than 1 by this, are scaled */
+
+/* Values are compared with levels as doubles, of which these functions get the words. A level is the next one below,
+ * and one more with the probability of the fraction that is left, of which 32 bits count.
+ *
+ * Standard: the level of x / step, with its sign, as a byte, from x / step + MC_DITHERING_SHIFT. */
+#define MC_DITHERING_SHIFT 1572864.0           /* 1.5 * 2^20: the sum has 32 bits of fraction, also below 0 */
+MC_FN mc_u32 mc_dithering_standard(mc_u32 high, mc_u32 low, mc_u32 r) { return (high + (r < low)) & 255; }
+
+/* Natural: the level of y = |x| / norm * 2^(s-1), from mc_dithering_bend(y). The lowest level is y = 1; the bend makes
+ * y / 2 + 1 / 2 of what is below it: an exponent less, and y itself as the fraction. */
+MC_FN double mc_dithering_bend(double y)
+{
+    double low = 0.5 * y + 0.5;
+    return y > low ? y : low;
+}
+
+MC_FN mc_u32 mc_dithering_natural(mc_u32 high, mc_u32 low, mc_u32 r)
+{
+    return (high >> 20) - 1022 + (r < (high << 12 | low >> 20));
+}
+
+/* What one standard level is worth: norm / u, rounded up, so that no value is above the highest. For f16 and bf16,
+ * which have no room for the `spare` bits of a mantissa, to so few bits that every level can be stored. */
+MC_FN mc_u32 mc_dithering_spare(mc_u32 spare, mc_u32 u) { return u > 1 && spare ? (spare + 1) * (u + 1) - 1 : spare; }
+
+MC_FN float mc_dithering_step_f32(float norm, mc_u32 u, mc_u32 spare)
+{
+    float step = (float)((double)norm / (double)u);
+    mc_u32 bits = mc_bits_f32(step) + ((double)step * (double)u < (double)norm), more = mc_dithering_spare(spare, u);
+    return mc_f32((bits + more) & ~more);
+}
+
+MC_FN double mc_dithering_step_f64(double norm, mc_u32 u)
+{
+    double step = norm / (double)u;
+    return mc_f64(mc_bits_f64(step) + (step * (double)u < norm));
+}
+
+/* A norm as it is sent: at most the largest finite number. `spare` bits of the mantissa are rounded up to 0. */
+MC_FN float mc_norm_f32(double size, mc_u32 spare)
+{
+    mc_u32 u = mc_bits_f32(size > 3.4028234663852886e38 ? 3.4028234663852886e38f : (float)size);
+    u = (u + spare) & ~spare;
+    return mc_f32(u >= 0x7F800000 ? 0x7F7FFFFF & ~spare : u);
+}
+
+MC_FN double mc_norm_f64(double size) { return size > 1.7976931348623157e308 ? 1.7976931348623157e308 : size; }
+
+/* The power of two that brings a double near 1 (as near as one factor can), where its square needs it, else 1. */
+MC_FN double mc_norm_factor(double most)
+{
+    mc_u32 e = (mc_u32)(mc_bits_f64(most) >> 52), to = e > 2045 ? 1 : e < 1 ? 2045 : 2046 - e;
+    int fits = most == 0 || (most < MC_NORM_MOST && most > 1 / MC_NORM_MOST);
+    return fits ? 1 : mc_f64((mc_u64)to << 52);
+}
+
+#endif

@@ -1,0 +1,69 @@
+"""Codecs with kernels of their own for each step, on wires of blocks that can be cut at multiples of the grain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import launch
+from ..arrays import Flat
+from .base import Codec, Stream, Terms
+
+
+class Blocked(Codec):
+    """What follows from kernels named `family`_encode_f32 and so on, whose last arguments are the codec's settings."""
+
+    family = ""
+
+    def tail(self) -> tuple[int, ...]:
+        """The settings as the kernels take them."""
+        raise NotImplementedError
+
+    def _kernel(self, verb: str, kind: str, like: Any) -> Any:
+        return launch.kernel(f"{self.family}_{verb}_{kind}", like)
+
+    def _cut(self, wire: Any, lo: int, hi: int, kind: str) -> Any:
+        return wire[self.size(lo, kind) : self.size(hi, kind)]
+
+    def encode_into(self, x: Flat, wire: Any, stream: Stream) -> None:
+        run, tail = self._kernel("encode", x.kind, wire), (0, *self.tail())
+
+        def part(lo: int, hi: int) -> None:
+            out = self._cut(wire, lo, hi, x.kind)
+            run(x.data[lo:hi], hi - lo, out, stream.key, stream.first + lo, stream.offset, *tail)
+
+        launch.parallel(part, x.n, self.grain)
+
+    def decode_into(self, wire: Any, out: Flat) -> None:
+        run, tail, kind = self._kernel("decode", out.kind, wire), self.tail(), out.kind
+
+        def part(lo: int, hi: int) -> None:
+            run(self._cut(wire, lo, hi, kind), hi - lo, out.data[lo:hi], *tail)
+
+        launch.parallel(part, out.n, self.grain)
+
+    def add_into(self, wire: Any, acc: Any, kind: str, weight: float = 1.0) -> None:
+        run, tail = self._kernel("add", kind, wire), self.tail()
+
+        def part(lo: int, hi: int) -> None:
+            run(self._cut(wire, lo, hi, kind), hi - lo, acc[lo:hi], weight, *tail)
+
+        launch.parallel(part, acc.size, self.grain)
+
+    def reduce_into(self, terms: Terms, scale: float, out: Any, stream: Stream) -> None:
+        run, tail, kind = self._kernel("reduce", terms.kind, out), (0, *self.tail()), terms.kind
+
+        def part(lo: int, hi: int) -> None:
+            wires = [self._cut(wire, lo, hi, kind) for wire in terms.wires]
+            own = None if terms.own is None else terms.own.data[lo:hi]
+            target = self._cut(out, lo, hi, kind)
+            draws = (stream.key, stream.first + lo, stream.offset, *tail)
+            run(wires, len(wires), terms.position, own, hi - lo, scale, target, *draws)
+
+        launch.parallel(part, terms.n, self.grain)
+
+
+def blocks_size(n: int, bits: int, block: int, head: int) -> int:
+    """Bytes of n values in blocks of a scale (`head` bytes) and planes of bits, 8 bytes each for 64 values."""
+    whole, rest = divmod(n, block)
+    tail = head + (rest // 64 * 8 + -(-(rest % 64) // 8)) * bits if rest else 0
+    return whole * (head + block // 8 * bits) + tail
