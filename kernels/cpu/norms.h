@@ -2,7 +2,7 @@
 #ifndef MC_CPU_NORMS_H
 #define MC_CPU_NORMS_H
 #include "../dithering.h"
-#include "blocks.h"
+#include "pack.h"
 
 /* What is known of a block so far: the largest bits of its floats or doubles, and eight sums. */
 typedef struct {
