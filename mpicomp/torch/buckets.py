@@ -8,12 +8,14 @@ import torch
 
 from .. import progress
 from ..arrays import flatten, kind_of
+from ..codecs import Raw
 from ..collectives.many import FusedCall, _rule
 from ..engine import Run, wait
 from ..errors import BufferError
 from ..fusion import Fused
 from ..ports.mpi import port_of
 from ..settings import Settings
+from .tensors import to_arrays, to_tensors
 
 MOST, FIRST = 25 << 20, 1 << 20  # bytes of a bucket and of the first one, as torch's DistributedDataParallel
 Choose = Callable[[str, torch.Tensor], Settings]
@@ -26,6 +28,8 @@ class Bucket:
         self.parameters = list(parameters)
         self.settings = settings
         self.gradients: dict[int, torch.Tensor] = {}  # those that were made, by the identity of their parameter
+        self.memory: Any = None  # of feedback, from the first start on
+        self.saved: Any = None  # what that memory is to be
         self.run: Optional[Run] = None
         self.bytes_sent = 0
 
@@ -48,6 +52,7 @@ class Bucket:
             planned = self._plan(port, self.settings)
             if planned.plan.algorithm == "raw":  # MPI's own cannot be waited for by the progress thread; the same can
                 planned = self._plan(port, self.settings.override("raw", "direct"))
+            self._remember(planned.memory)
         except Exception as error:
             port.fail(error)
             raise
@@ -62,6 +67,18 @@ class Bucket:
             run, self.run = self.run, None
             wait(run)
 
+    def state_dict(self) -> Any:
+        """What feedback remembers; None if nothing yet."""
+        return self.saved if self.memory is None else to_tensors(self.memory.state_dict())
+
+    def load_state_dict(self, state: Any) -> None:
+        self.memory, self.saved = None, state
+
+    def _remember(self, memory: Any) -> None:
+        if self.saved is not None and memory is not None:
+            memory.load_state_dict(to_arrays(self.saved))
+        self.memory, self.saved = memory, None
+
     def _plan(self, port: Any, settings: Settings) -> FusedCall:
         flats = []
         for parameter in self.parameters:
@@ -70,17 +87,19 @@ class Bucket:
                 raise BufferError(f"a gradient of {parameter.dtype} cannot be averaged")
             flats.append(flat)
         whole = Fused(flats, settings.grain)
-        return FusedCall(port, settings, whole, whole, True)
+        return FusedCall(port, settings, whole, whole, True, self.memory)
 
 
-def chooser(settings: Settings, codec: Any, algorithm: Optional[str]) -> Choose:
+def chooser(settings: Settings, codec: Any, algorithm: Optional[str], feedback: Any) -> Choose:
     """How a parameter's gradient travels: as `codec` says, which may be a rule; exactly if that cannot carry its type."""
 
     def choose(name: str, parameter: torch.Tensor) -> Settings:
-        chosen = settings.override(_rule(codec, settings.codec, name, parameter), algorithm)
+        chosen = settings.override(_rule(codec, settings.codec, name, parameter), algorithm, feedback=feedback)
         kind = kind_of(parameter.dtype)
         able = kind in chosen.codec.kinds and kind in chosen.down.kinds
-        return chosen if able else chosen.override("raw")
+        if not able or (isinstance(chosen.codec, Raw) and isinstance(chosen.down, Raw)):
+            return chosen.override("raw", feedback=False)  # nothing is lost that could be remembered
+        return chosen
 
     return choose
 

@@ -11,6 +11,7 @@ from torch.distributed import GradBucket
 from .. import engine, progress
 from ..functional import compressed
 from .buckets import MOST, Bucket, chooser, fill
+from .tensors import dense
 
 
 class HookState:
@@ -18,8 +19,11 @@ class HookState:
 
     What travels together is decided in the first backward, about `bucket_bytes` at a time, and stays so however DDP
     rebuilds its own buckets: what is remembered of a gradient stays in its place, and a resumed training makes the same
-    bits as one that was never interrupted. One state serves one model. `codec` may be a rule, as in Comm.Allreduce: a mapping from patterns of names, which
-    needs `named_parameters` of the module that DDP wraps. `bytes_sent` counts.
+    bits as one that was never interrupted. One state serves one model.
+
+    `codec` may be a rule, as in Comm.Allreduce: a mapping from patterns of names, which needs `named_parameters` of the
+    module that DDP wraps. feedback=True, or "ef21", sends later what compression left out, as codecs need that are
+    biased (topk, sign). `bytes_sent` counts.
     """
 
     def __init__(
@@ -32,13 +36,13 @@ class HookState:
         bucket_bytes: int = MOST,
     ):
         self.comm = compressed(comm)
-        self.feedback = feedback
         self.buckets: list[Bucket] = []
         self._bucket_of: dict[int, int] = {}
         self._futures: dict[int, Any] = {}
         self._names = {id(parameter): name for name, parameter in named_parameters or ()}
-        self._choose = chooser(self.comm._settings, codec, algorithm)
+        self._choose = chooser(self.comm._settings, codec, algorithm, feedback)
         self._most = bucket_bytes
+        self._saved: list[Any] = []  # for buckets that are not known yet
         self._first = 0  # the number of this iteration's first collective
 
     @property
@@ -48,10 +52,13 @@ class HookState:
 
     def state_dict(self) -> dict[str, Any]:
         """What this rank remembers; every rank saves its own."""
-        return {"calls": self.comm._calls}
+        return {"calls": self.comm._calls, "buckets": [bucket.state_dict() for bucket in self.buckets] or self._saved}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.comm._calls = state["calls"]
+        """What state_dict gave, for the same model and settings."""
+        self.comm._calls, self._saved = state["calls"], state["buckets"]
+        for bucket, saved in zip(self.buckets, self._saved):
+            bucket.load_state_dict(saved)
 
     # What the hook does
 
@@ -67,8 +74,11 @@ class HookState:
         new = [p for p in parameters if id(p) not in self._bucket_of]
         names = {id(p): self._names.get(id(p), str(len(self._bucket_of) + k)) for k, p in enumerate(new)}
         for bucket in fill(new, names, self._choose, self._most):
-            self._bucket_of.update(dict.fromkeys(map(id, bucket.parameters), len(self.buckets)))
+            index = len(self.buckets)
+            self._bucket_of.update(dict.fromkeys(map(id, bucket.parameters), index))
             self.buckets.append(bucket)
+            if index < len(self._saved):
+                bucket.load_state_dict(self._saved[index])
 
     def _put(self, parameter: torch.Tensor, gradient: torch.Tensor) -> torch.futures.Future:
         """Take a gradient, start its bucket if that is complete now; a future for the bucket: its error or None."""
@@ -106,8 +116,7 @@ def ddp_hook(state: HookState, bucket: GradBucket) -> torch.futures.Future[torch
 
 
 def _in_memory(gradient: torch.Tensor, buffer: torch.Tensor) -> torch.Tensor:
-    """The gradient, as a part of DDP's flat buffer where its own order is another (channels last)."""
-    if gradient.is_contiguous():
-        return gradient
+    """The gradient in the order of DDP's flat buffer, of which it is a part."""
+    view = dense(gradient)
     start = gradient.storage_offset() - buffer.storage_offset()
-    return buffer[start : start + gradient.numel()]
+    return buffer[start : start + gradient.numel()] if view is None else view

@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Optional, Union
+from typing import Any, Callable, Iterable, Optional, Union
 
 import torch
 from mpi4py import MPI
 
-from .. import functional
+from .. import functional, topocomm
 from ..arrays import flatten
 
 
-class _Allreduce(torch.autograd.Function):
-    """The gradient of a sum over all ranks is the sum over all ranks of the gradients."""
+class _SelfAdjoint(torch.autograd.Function):
+    """A linear collective that is its own transpose: the gradient goes through the same collective."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, settings: dict[str, Any]) -> torch.Tensor:
-        ctx.settings = settings
-        return functional.allreduce(x.contiguous(), **settings)
+    def forward(ctx: Any, x: torch.Tensor, collective: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        ctx.collective = collective
+        return collective(x.contiguous())
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return functional.allreduce(gradients[0].contiguous(), **ctx.settings), None
+        return ctx.collective(gradients[0].contiguous()), None
 
 
 def allreduce(
     x: torch.Tensor, op: str = "sum", codec: Any = None, comm: Optional[MPI.Comm] = None, **settings: Any
 ) -> torch.Tensor:
     """The sum or the mean of all ranks' x, as a new tensor. Differentiable: backward is an allreduce of the gradient."""
-    settings.update(op=op, codec=codec, comm=comm)
-    if x.requires_grad and torch.is_grad_enabled():
-        return _Allreduce.apply(x, settings)  # type: ignore[no-untyped-call]
-    return functional.allreduce(x.contiguous(), **settings)
+    return _SelfAdjoint.apply(  # type: ignore[no-untyped-call]
+        x, lambda t: functional.allreduce(t, op=op, codec=codec, comm=comm, **settings)
+    )
+
+
+def neighbor_allreduce(
+    x: torch.Tensor, comm: MPI.Comm, weights: Any = None, codec: Any = None, seed: Optional[int] = None
+) -> torch.Tensor:
+    """The average of x with the neighbours' tensors in the graph of `comm` (mpicomp.ring(...), ...), as a new tensor.
+
+    Differentiable with the weights of the graph, which are symmetric; with weights= of one's own it is not: detach x.
+    """
+    if weights is not None and x.requires_grad and torch.is_grad_enabled():
+        raise ValueError("x requires a gradient, which is not known for weights= of one's own: pass x.detach()")
+    return _SelfAdjoint.apply(  # type: ignore[no-untyped-call]
+        x, lambda t: topocomm.neighbor_allreduce(t, comm, weights, codec, seed)
+    )
 
 
 def allreduce_(

@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from ..functional import compressed
 from .buckets import MOST, chooser, fill, named
+from .tensors import dense
 from .wrapper import Wrapper, evaluate, trained
 
 
@@ -19,7 +20,8 @@ class DistributedOptimizer(Wrapper):
     Buckets are filled in the reverse order of the parameters, the order in which backward makes gradients, and started
     in the same order on every rank. `codec` may be a rule, as in Comm.Allreduce: a mapping from patterns of names.
     Whoever looks at gradients before `step` (to clip them, to unscale them) calls `synchronize()` first; `step` does
-    not wait again. A gradient that backward did not make counts as zero. `bytes_sent` counts.
+    not wait again. A gradient that backward did not make counts as zero. feedback=True, or "ef21", sends later what
+    compression left out, as codecs need that are biased (topk, sign). `bytes_sent` counts.
     """
 
     def __init__(
@@ -30,11 +32,12 @@ class DistributedOptimizer(Wrapper):
         named_parameters: Optional[Iterable[tuple[str, torch.nn.Parameter]]] = None,
         algorithm: Optional[str] = None,
         bucket_bytes: int = MOST,
+        feedback: Any = False,
     ):
         super().__init__(optimizer)
         self.comm = compressed(comm)
         parameters = trained(optimizer)
-        choose = chooser(self.comm._settings, codec, algorithm)
+        choose = chooser(self.comm._settings, codec, algorithm, feedback)
         self.buckets = fill(parameters, named(parameters, named_parameters), choose, bucket_bytes)
         self._next = 0  # the next bucket to be started
         self._enabled = True
@@ -77,11 +80,17 @@ class DistributedOptimizer(Wrapper):
 
     def state_dict(self) -> dict[str, Any]:
         """What this rank has to remember; every rank saves its own."""
-        return {"optimizer": self.optimizer.state_dict(), "calls": self.comm._calls}
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "calls": self.comm._calls,
+            "buckets": [bucket.state_dict() for bucket in self.buckets],
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.optimizer.load_state_dict(state["optimizer"])
         self.comm._calls = state["calls"]
+        for bucket, saved in zip(self.buckets, state["buckets"]):
+            bucket.load_state_dict(saved)
 
     def _made(self, parameter: torch.Tensor) -> None:
         """Called by autograd when a gradient is there."""
@@ -117,6 +126,7 @@ def _gradient(parameter: torch.Tensor) -> torch.Tensor:
     """A parameter's gradient, dense in memory; zero if there is none."""
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
-    if not parameter.grad.is_contiguous():
-        parameter.grad = parameter.grad.contiguous()
-    return parameter.grad
+    view = dense(parameter.grad)
+    if view is None:
+        parameter.grad = view = parameter.grad.contiguous()
+    return view

@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import mpicomp  # noqa: E402
 from mpicomp.torch import (  # noqa: E402
+    DecentralizedOptimizer,
     DistributedOptimizer,
     HookState,
     allreduce,
@@ -26,6 +27,7 @@ from mpicomp.torch import (  # noqa: E402
     broadcast_parameters,
     ddp_hook,
     init_process_group,
+    neighbor_allreduce,
 )
 
 WORLD = MPI.COMM_WORLD
@@ -237,9 +239,14 @@ def test_rules_choose_codecs_by_name(comm):
     }  # fmt: skip
 
 
-def test_a_resumed_ddp_training_makes_the_same_bits(comm):
-    def fresh(codec="natural"):
-        model, state = parallel(mpicomp.Comm(comm), codec=codec)
+WAYS = [("natural", False), ({"*": "topk:ratio=0.1|natural"}, True), ({"*": "topk:ratio=0.1"}, "ef21")]
+each_way = pytest.mark.parametrize("codec, feedback", WAYS, ids=["natural", "topk with feedback", "topk with ef21"])
+
+
+@each_way
+def test_a_resumed_ddp_training_makes_the_same_bits(comm, codec, feedback):
+    def fresh():
+        model, state = parallel(mpicomp.Comm(comm), codec=codec, feedback=feedback)
         return model, state, torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
 
     model, state, optimizer = fresh()
@@ -254,6 +261,43 @@ def test_a_resumed_ddp_training_makes_the_same_bits(comm):
     assert bits(again[0].parameters()) == bits(model.parameters())
 
 
+@pytest.mark.parametrize("feedback", [True, "ef21"])
+@pytest.mark.parametrize("wrap", ["hook", "optimizer"])
+def test_feedback_sends_later_what_was_left_out(comm, wrap, feedback):
+    """The same gradients again and again, of which each step sends a tenth: on average all of them arrive.
+
+    DDP rebuilds its buckets after the first, and what was left out by then must find its gradient again.
+    """
+    steps, rule = 60, {"*": "topk:ratio=0.1"}
+    model = network()
+    expected = exact_mean(model, torch.float32)
+    if wrap == "hook":
+        model, _ = parallel(comm, model, codec=rule, feedback=feedback)
+    else:
+        optimizer = optimizer_of(model, comm, rule, feedback=feedback)
+    total = [torch.zeros_like(p, dtype=torch.float64) for p in model.parameters()]
+    for _ in range(steps):
+        model.zero_grad()
+        loss_of(model).backward()
+        if wrap == "optimizer":
+            optimizer.synchronize()
+        assert_the_same_on_every_rank(gradients(model))
+        for sum_, gradient in zip(total, gradients(model)):
+            sum_ += gradient
+    for sum_, wanted in zip(total, expected):
+        assert (sum_ / steps - wanted).norm() < 0.35 * wanted.norm()  # without feedback about 0.7
+
+
+@pytest.mark.parametrize("codec", [{"*": "topk:ratio=0.1"}, "natural"])
+def test_with_feedback_what_is_not_finite_gets_through_once(comm, codec):
+    model, _ = parallel(comm, codec=codec, feedback=True)
+    for bad in (True, False):
+        model.zero_grad()
+        (loss_of(model) * (float("nan") if bad and WORLD.rank == 0 else 1)).backward()
+        finite = [torch.isfinite(g).all() for g in gradients(model)]
+        assert not any(finite) if bad else all(finite)
+
+
 @pytest.mark.skipif(WORLD.size == 1, reason="nobody to disagree with")
 def test_an_error_in_a_collective_reaches_every_training_loop(comm):
     model, _ = parallel(comm, codec="natural" if WORLD.rank else "raw")
@@ -264,7 +308,7 @@ def test_an_error_in_a_collective_reaches_every_training_loop(comm):
 
 @pytest.mark.skipif(WORLD.size == 1, reason="nobody to hear of it")
 def test_an_error_on_one_rank_reaches_the_training_loops_of_all(comm):
-    class Broken(mpicomp.codecs.Raw):
+    class Broken(mpicomp.codecs.FP16):
         def encode_into(self, x, wire, stream):
             if WORLD.rank == 1:
                 raise ArithmeticError("broken on purpose")
@@ -390,10 +434,11 @@ def test_schedulers_and_scalers_take_the_wrapped_optimizer(comm):
     assert_the_same_on_every_rank(model.parameters())
 
 
-def test_a_training_resumed_with_the_optimizer_makes_the_same_bits(comm):
+@each_way
+def test_a_training_resumed_with_the_optimizer_makes_the_same_bits(comm, codec, feedback):
     def fresh():
         model = network()
-        return model, optimizer_of(model, mpicomp.Comm(comm))
+        return model, optimizer_of(model, mpicomp.Comm(comm), codec, feedback=feedback)
 
     model, optimizer = fresh()
     train(model, optimizer, 5)
@@ -428,6 +473,86 @@ def test_an_error_in_the_optimizer_reaches_every_rank(comm):
     comm.Barrier()
 
 
+# Neighbours
+
+
+def decentralized(comm, method, model=None, seed=0, **settings):
+    model = network(seed=seed) if model is None else model
+    inner = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    return model, DecentralizedOptimizer(inner, mpicomp.ring(comm), method, **settings)
+
+
+METHODS = [
+    ("d-psgd", {}),
+    ("power-gossip", {"rank": 2}),
+    ("dcd", {"codec": "natural"}),
+    ("ecd", {"codec": "raw"}),
+    ("choco", {"codec": "natural", "gamma": 0.5}),
+]
+each_method = pytest.mark.parametrize("method, settings", METHODS)
+
+
+@each_method
+def test_a_decentralized_step_is_the_methods_own(comm, method, settings):
+    model, optimizer = decentralized(comm, method, seed=WORLD.rank, **settings)
+    reference = network(seed=WORLD.rank)
+    inner = torch.optim.SGD(reference.parameters(), 0.1, momentum=0.9)
+    theirs = [p.detach() for p in reference.parameters()]
+    gossip = mpicomp.gossip.find(method)(mpicomp.ring(comm), theirs, **settings)
+    for step in range(3):
+        train(model, optimizer, 1, first=step)
+        before = [p.clone() for p in theirs]
+        train(reference, inner, 1, first=step)
+        update = [p - b for p, b in zip(theirs, before)]
+        for p, b in zip(theirs, before):
+            p.copy_(b)
+        gossip.step(theirs, update)
+        assert bits(model.parameters()) == bits(theirs)
+    assert optimizer.bytes_sent == gossip.bytes_sent
+
+
+@each_method
+def test_decentralized_training_learns_and_ranks_come_together(comm, method, settings):
+    model, optimizer = decentralized(comm, method, **settings)
+    with torch.no_grad():
+        before = sum(loss_of(model, step).item() for step in range(10))
+    train(model, optimizer, 60)
+    local = bits(model.parameters())
+    with optimizer.average_model():
+        assert_the_same_on_every_rank(model.parameters())
+        mean = [p.detach().clone() for p in model.parameters()]
+        with torch.no_grad():
+            after = sum(loss_of(model, step).item() for step in range(10))
+    assert bits(model.parameters()) == local
+    assert after < 0.5 * before
+    away = sum((p - m).double().square().sum() for p, m in zip(model.parameters(), mean)) ** 0.5
+    assert away < 0.2 * sum(m.double().square().sum() for m in mean) ** 0.5
+
+
+@each_method
+def test_a_resumed_decentralized_training_makes_the_same_bits(comm, method, settings):
+    model, optimizer = decentralized(comm, method, **settings)
+    train(model, optimizer, 4)
+    saved = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+    train(model, optimizer, 4, first=4)
+    again, resumed = decentralized(comm, method, **settings)
+    again.load_state_dict(saved[0])
+    resumed.load_state_dict(saved[1])
+    train(again, resumed, 4, first=4)
+    assert bits(again.parameters()) == bits(model.parameters())
+
+
+def test_a_model_with_channels_last_weights_and_running_means_is_averaged(comm):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten()).to(memory_format=torch.channels_last)
+    model, optimizer = decentralized(comm, "power-gossip", model)
+    torch.manual_seed(WORLD.rank)
+    for _ in range(2):
+        optimizer.step(lambda: model(torch.randn(5, 3, 6, 6)).square().sum().backward())
+    with optimizer.average_model(model):
+        assert_the_same_on_every_rank([*model.parameters(), model[1].running_mean])
+
+
 # Functions
 
 
@@ -446,6 +571,19 @@ def test_the_gradient_of_an_allreduce_is_an_allreduce(comm):
     x = torch.ones(5, requires_grad=True)
     (allreduce(x, codec="raw", comm=comm) * (WORLD.rank + 1)).sum().backward()
     assert torch.equal(x.grad, torch.full((5,), float(sum(range(1, WORLD.size + 1)))))
+
+
+def test_the_average_with_the_neighbours_and_its_gradient(comm):
+    ring = mpicomp.ring(comm, "raw")
+    weights = torch.tensor(ring.mixing.matrix, dtype=torch.float32)
+    x = torch.arange(4.0).mul(WORLD.rank + 1).requires_grad_()
+    y = neighbor_allreduce(x, ring)
+    everybody = torch.stack([torch.arange(4.0) * (rank + 1) for rank in range(WORLD.size)])
+    assert torch.allclose(y, (weights @ everybody)[WORLD.rank])
+    (y * everybody[WORLD.rank]).sum().backward()
+    assert torch.allclose(x.grad, (weights @ everybody)[WORLD.rank])
+    with pytest.raises(ValueError, match="detach"):
+        neighbor_allreduce(x, ring, weights={WORLD.rank: 1.0})
 
 
 @pytest.mark.skipif("MPICOMP_PROGRESS" in os.environ, reason="this is about the variable")

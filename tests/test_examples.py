@@ -1,0 +1,45 @@
+"""The examples run, and a training that was interrupted ends as one that was not."""
+
+from __future__ import annotations
+
+import launch
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+
+def last_row(output: str) -> list[str]:
+    """Step, loss, quality and bytes of the last evaluation."""
+    return [line for line in output.splitlines() if line.split()[:1] and line.split()[0].isdigit()][-1].split()[:4]
+
+
+def test_a_sum_with_several_codecs(tmp_path):
+    pytest.importorskip("matplotlib")
+    plot = tmp_path / "codecs.png"
+    output = launch.mpirun(
+        2, "examples/allreduce_numpy.py", "--megabytes", "0.1", "--plot", str(plot), "raw", "natural"
+    )
+    assert "natural" in output and plot.exists()
+
+
+def test_a_codec_of_ones_own():
+    assert "bytes:block=64" in launch.mpirun(2, "examples/custom_codec.py")
+
+
+@pytest.mark.parametrize("example", ["train_ddp.py", "train_decentralized.py"])
+def test_a_resumed_training_ends_as_one_without_interruption(example, tmp_path):
+    def run(steps, checkpoint):
+        arguments = [f"examples/{example}", "--steps", str(steps), "--checkpoint", str(tmp_path / checkpoint)]
+        return launch.mpirun(2, *arguments, limit=150)
+
+    run(5, "interrupted")
+    resumed = run(10, "interrupted")
+    assert "going on from step 5" in resumed
+    assert last_row(resumed) == last_row(run(10, "whole"))
+
+
+def test_the_text_task_with_exact_norms_and_clipping():
+    arguments = ["--task", "text", "--steps", "5", "--clip", "1.0", "--exact", "*norm*"]
+    output = launch.mpirun(2, "examples/train_optimizer.py", *arguments, limit=150)
+    assert "times less than uncompressed" in output
