@@ -21,6 +21,8 @@ SPECS = [
     "dithering:block=128,correlated=true",
     "qsgd",
     "terngrad",
+    "sign",
+    "sign:block=64",
 ]
 
 

@@ -141,13 +141,11 @@ MC_FN void value_f32(const mc_u8 *wire, settings_t set, scale_t scale, float *v)
     if (scale.norm != scale.norm) {
         EACH(j, 64) u[j] = 0x7FC00000;
     } else if (set.natural) {
-        mc_u8 c[64], lowest = (mc_u8)(127 - set.top);
-        mc_u64 sign;
-        memcpy(&sign, wire + 8 * (set.bits - 1), 8);
+        mc_u8 c[64], e[64], lowest = (mc_u8)(127 - set.top);
         codes_of_planes(wire, set.bits, c);
-        EACH(j, 64) c[j] &= 127;
-        EACH(j, 64) c[j] = (mc_u8)(c[j] ? c[j] + lowest : 0);
-        floats_of(c, sign, u);
+        EACH(j, 64) e[j] = c[j] & 127;
+        EACH(j, 64) e[j] = (mc_u8)(e[j] ? e[j] + lowest : 0);
+        EACH(j, 64) u[j] = (mc_u32)e[j] << 23 | (mc_u32)(c[j] & 128) << 24;
         EACH(j, 64) v[j] *= unit;
     } else {
         signed char level[64];

@@ -14,6 +14,7 @@ from .natural_dithering import NaturalDithering
 from .qsgd import QSGD
 from .randk import RandK
 from .raw import Raw
+from .sign import Sign
 from .spec import codec, names
 from .terngrad import TernGrad
 from .topk import TopK
@@ -30,6 +31,7 @@ __all__ = [
     "NaturalDithering",
     "RandK",
     "Raw",
+    "Sign",
     "Stream",
     "TernGrad",
     "TopK",
