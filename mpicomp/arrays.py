@@ -32,13 +32,15 @@ _KIND_OF_CHAR = {"f": "f32", "d": "f64", "e": "f16", "F": "f32", "D": "f64"}
 
 
 class Flat:
-    """A one-dimensional contiguous view of somebody's array: `data` in the storage type of `kind`."""
+    """A one-dimensional contiguous view of somebody's array: `data` in the storage type of `kind`, in the order of
+    memory. `shape` is the array's, in that order."""
 
-    __slots__ = ("data", "kind")
+    __slots__ = ("data", "kind", "shape")
 
-    def __init__(self, data: Any, kind: str):
+    def __init__(self, data: Any, kind: str, shape: Optional[tuple[int, ...]] = None):
         self.data = data
         self.kind = kind
+        self.shape = (data.size,) if shape is None else shape
 
     @property
     def n(self) -> int:
@@ -47,6 +49,10 @@ class Flat:
     @property
     def nbytes(self) -> int:
         return self.data.nbytes
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        return (self.shape,)
 
     def __str__(self) -> str:
         return f"{self.n} {KINDS[self.kind].label}"
@@ -120,7 +126,8 @@ def _flatten_ndarray(x: Any, name: str) -> Optional[Flat]:
         raise BufferError(f"{name} is not contiguous (shape {x.shape}, strides {x.strides}); pass a contiguous array")
     flat = x.reshape(-1) if flags.c_contiguous else x.T.reshape(-1)
     storage = KINDS[kind].storage
-    return Flat(flat if flat.dtype == storage else flat.view(storage), kind)
+    shape = x.shape if flags.c_contiguous else x.shape[::-1]
+    return Flat(flat if flat.dtype == storage else flat.view(storage), kind, _real(shape, x.dtype.kind == "c"))
 
 
 def _flatten_torch(x: Any, name: str) -> Optional[Flat]:
@@ -132,11 +139,16 @@ def _flatten_torch(x: Any, name: str) -> Optional[Flat]:
     if not x.is_contiguous():
         raise BufferError(f"{name} is not contiguous (shape {tuple(x.shape)}, strides {x.stride()}); use .contiguous()")
     flat = x.detach().reshape(-1)
+    shape = _real(tuple(x.shape), flat.is_complex())
     if flat.is_complex():
         flat = torch.view_as_real(flat.resolve_conj()).reshape(-1)
     if kind == "bf16":
         flat = flat.view(torch.int16)
-    return Flat(_from_torch(flat).view(KINDS[kind].storage), kind)
+    return Flat(_from_torch(flat).view(KINDS[kind].storage), kind, shape)
+
+
+def _real(shape: tuple[int, ...], pairs: bool) -> tuple[int, ...]:
+    return (*shape, 2) if pairs else shape
 
 
 def _from_torch(flat: Any) -> Any:

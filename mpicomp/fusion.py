@@ -32,6 +32,10 @@ class Fused:
     def nbytes(self) -> int:
         return sum(flat.nbytes for flat in self.flats)
 
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(flat.shape for flat in self.flats)
+
     def __str__(self) -> str:
         lengths = ",".join(str(flat.n) for flat in self.flats)
         mark = hashlib.blake2b(lengths.encode(), digest_size=6).hexdigest()

@@ -35,8 +35,13 @@ ARGUMENTS = {
     "select": "x n block k values pace tail stride key first",
     "scatter": "values pace tail stride n block k out",
     "accumulate": "values pace tail stride n block k acc weight",
+    "project": "x n cols right left pace rank",
+    "back": "x n cols stride left right pace rank",
+    "expand": "left pace right rank n cols out",
+    "orthonormalize": "left n rank",
 }
-BYTES = {"wire": 1, "wires": 1, "values": 1, "tail": 1}  # arrays of bytes, of no length that is known here
+BYTES = {"wire": 1, "wires": 1, "values": 1, "tail": 1}  # arrays of bytes
+WHOLE = ("x", "own", "out", "acc")  # arrays of n values; no length of others is known here
 STATUS = ("scatter", "accumulate")  # verbs that return 0, or another number if the bytes are no wire
 TAILS = {  # what a codec's kernels take after these
     "dithering": "bits norm blocksize flags",
@@ -46,6 +51,8 @@ SCALARS = {
     "n": ctypes.c_int64,
     "block": ctypes.c_int64,
     "k": ctypes.c_int64,
+    "cols": ctypes.c_int64,
+    "rank": ctypes.c_int64,
     "pace": ctypes.c_int64,
     "stride": ctypes.c_int64,
     "p": ctypes.c_int32,
@@ -107,7 +114,8 @@ def _call(function: Any, name: str) -> Callable[..., Any]:
     names = ARGUMENTS[verb].split() + TAILS.get(codec, "").split()
     total = 8 if kind == "f64" else 4
     real = ctypes.c_double if kind == "f64" else ctypes.c_float
-    sizes = {"x": STORED[kind], "own": STORED[kind], "out": STORED[kind], "acc": total, **BYTES}
+    sizes = {"x": STORED[kind], "own": STORED[kind], "out": STORED[kind], "acc": total, "left": total, "right": total}
+    sizes.update(BYTES)
     function.restype = ctypes.c_int32 if verb in STATUS else None
     function.argtypes = [ctypes.c_void_p if each in sizes else SCALARS.get(each, real) for each in names]
     arrays = [(i, each, sizes[each]) for i, each in enumerate(names) if each in sizes]
@@ -119,7 +127,7 @@ def _call(function: Any, name: str) -> Callable[..., Any]:
             if each == "wires":
                 given[i] = _addresses(args[i])
             elif args[i] is not None:
-                given[i] = _address(args[i], each, size, 0 if each in BYTES else n)
+                given[i] = _address(args[i], each, size, n if each in WHOLE else 0)
         return function(*given)
 
     call.__name__ = name

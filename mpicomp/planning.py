@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Iterator, Optional
 
 from . import tuning
 from .arrays import KINDS
+from .codecs.lowrank import LowRank
 from .codecs.raw import Raw
 from .schedules import ALLREDUCE, OWNERS, check, facts, parse
 from .schedules.cuts import segments
+from .schedules.lowrank import lowrank
 from .settings import SettingError, Settings
 from .timing import Table
 
@@ -35,12 +37,16 @@ class Plan:
     settings: Settings
     segment: int = SEGMENT
     table: Optional[Table] = None
+    shapes: tuple[tuple[int, ...], ...] = ()  # of the arrays, where they count
 
     def lanes(self, port: Any, job: Any, tag: int) -> Iterator[Iterator[Any]]:
         """The schedule of each segment, to be run by the engine; none where the plan is raw."""
         if self.algorithm == "copy":
             yield job.copy()
         if self.algorithm in ("copy", "raw"):
+            return
+        if self.algorithm == "lowrank":
+            yield lowrank(port, job, tag)
             return
         grain = self.settings.grain
         name, options = parse(self.algorithm)
@@ -59,6 +65,9 @@ class Plan:
         if self.algorithm in ("copy", "raw"):
             return round(2 * (self.p - 1) / max(self.p, 1) * self.raw_bytes)
         up, down = self.settings.codec, self.settings.down
+        if isinstance(up, LowRank):
+            numbers = sum(map(up.numbers, self.shapes))
+            return round(2 * (self.p - 1) / self.p * numbers * KINDS[self.kind].accumulator.itemsize)
         name, p = self._senders()
         return round(facts.sent(name, p, up.size(self.n, self.kind), down.size(self.n, self.kind)))
 
@@ -67,6 +76,8 @@ class Plan:
         """A bound on the relative error (rms) of the sum of p independent arrays of the same size, where codecs state one."""
         if self.algorithm in ("copy", "raw"):
             return 0.0
+        if self.algorithm == "lowrank":
+            return 1.0
         (name, p), up, down = self._senders(), self.settings.codec, self.settings.down
         if up != down:
             return facts.variance(name, p, up.omega(self.n), down.omega(self.n)) ** 0.5
@@ -95,16 +106,23 @@ class Plan:
         return "\n".join(lines)
 
 
-def choose(settings: Settings, n: int, kind: str, p: int, table: Optional[Table] = None) -> Plan:
+def choose(
+    settings: Settings,
+    n: int,
+    kind: str,
+    p: int,
+    table: Optional[Table] = None,
+    shapes: tuple[tuple[int, ...], ...] = (),
+) -> Plan:
     """The same decision on every rank: it depends on nothing but its arguments and the environment."""
+    if "lowrank" in (settings.codec.name, settings.down.name, settings.algorithm):
+        return _lowrank(settings, n, kind, p, shapes)
     settings = _carried(settings, kind)
     nbytes = n * KINDS[kind].storage.itemsize
     segment = settings.segment or segment_for(nbytes)
 
     def plan(algorithm: str, why: str) -> Plan:
-        if (
-            settings.feedback and algorithm == "raw"
-        ):  # MPI's own request remembers nothing; the same can be done by ours
+        if settings.feedback and algorithm == "raw":  # MPI's own remembers nothing; ours can do the same
             return Plan("direct", why, n, kind, p, settings.override(codec=Raw()), segment, table)
         if settings.feedback == "ef21" and algorithm != "direct":
             raise SettingError(f"feedback='ef21' needs algorithm 'direct', not {algorithm!r}, because {why}")
@@ -137,6 +155,25 @@ def choose(settings: Settings, n: int, kind: str, p: int, table: Optional[Table]
     if nbytes < floor:
         return plan("raw", f"it is under {floor:,} bytes and nothing was measured yet")
     return plan("direct", f"it is at least {floor:,} bytes and nothing was measured yet")
+
+
+def _lowrank(settings: Settings, n: int, kind: str, p: int, shapes: tuple[tuple[int, ...], ...]) -> Plan:
+    """Factors if an array is a matrix that is worth them, else exact."""
+    codec, asked = settings.codec, settings.algorithm
+    if not isinstance(codec, LowRank) or codec != settings.down:
+        raise SettingError(
+            f"algorithm 'lowrank' and codec 'lowrank' go together, both ways; not {codec}, {settings.down}"
+        )
+    if asked not in ("auto", "raw", "lowrank"):
+        raise SettingError(f"codec {codec} travels by algorithm 'lowrank', not by {asked!r}")
+    if settings.feedback == "ef21":
+        raise SettingError("feedback='ef21' is not for codec lowrank, which has a residual of its own: feedback=True")
+    small = asked == "auto" and n * KINDS[kind].storage.itemsize <= SMALL
+    if asked == "raw" or small or not any(map(codec.matrix, shapes)):
+        exact = settings.override(codec=Raw(), algorithm="raw" if kind in MPI_SUMS else "direct")
+        return replace(choose(exact, n, kind, p), why=f"no array is a matrix worth factors of rank {codec.rank}")
+    why = "factors have fewer numbers" if asked == "auto" else "it was asked for"
+    return Plan("lowrank" if p > 1 else "copy", why, n, kind, p, settings, shapes=shapes)
 
 
 def has_choice(settings: Settings, nbytes: int, kind: str, p: int) -> bool:

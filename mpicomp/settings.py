@@ -11,7 +11,7 @@ from .codecs import Codec, codec
 from .errors import Error
 from .schedules import ALLREDUCE, parse
 
-ALGORITHMS = ("auto", "raw", *ALLREDUCE)
+ALGORITHMS = ("auto", "raw", *ALLREDUCE, "lowrank")
 
 
 class SettingError(Error, ValueError):

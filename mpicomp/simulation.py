@@ -8,6 +8,7 @@ from . import arrays, planning, settings
 from .engine import Run
 from .errors import CodecError
 from .job import Randomness, Reduction
+from .memory import remember
 from .ports.sim import Costed, Costs, Network, SimPort, Simulation
 
 __all__ = ["Costs", "Network", "Result", "Simulation", "allreduce"]
@@ -42,10 +43,11 @@ def allreduce(
         x, out = arrays.flatten(xs[port.rank]), arrays.flatten(outs[port.rank])
         if x is None or out is None:
             raise CodecError(f"xs[{port.rank}] must hold floating-point numbers")
-        plan = planning.choose(chosen, x.n, x.kind, port.size)
+        plan = planning.choose(chosen, x.n, x.kind, port.size, None, x.shapes)
         randomness = Randomness(seed, call, port.rank, port.size)
         scale = 1.0 / port.size if op == "mean" else 1.0
-        make = Reduction if memories is None else memories[port.rank].job
+        memory = remember(plan.settings.codec, "", x) if memories is None else memories[port.rank]
+        make = Reduction if memory is None else memory.job
         job = make(plan.settings.codec, plan.settings.down, x, out, scale, randomness, port.pool)
         return Run(port, plan.lanes(port, Costed(job, port, costs), port.tag()))
 

@@ -9,6 +9,7 @@ from .chain import Chain
 from .dithering import Dithering
 from .fp16 import FP16
 from .grid import Grid
+from .lowrank import LowRank
 from .natural import Natural
 from .natural_dithering import NaturalDithering
 from .qsgd import QSGD
@@ -27,6 +28,7 @@ __all__ = [
     "Codec",
     "Dithering",
     "Grid",
+    "LowRank",
     "Natural",
     "NaturalDithering",
     "RandK",

@@ -8,6 +8,7 @@ from typing import Any, Callable, Optional
 from mpi4py import MPI
 
 from .. import agreement, buffers, calibration, planning
+from ..codecs import LowRank
 from ..engine import Run, wait
 from ..memory import remember
 from ..ports.mpi import MPIPort, port_of
@@ -35,7 +36,7 @@ class Call(base.Call):
         self.scale = 1.0 / port.size if mean else 1.0
         self.plan, self.signature, self.digest = _planned(port, settings, x, mean)
         self.settings = self.plan.settings
-        self.memory: Any = memory or (remember(settings.feedback, x) if settings.feedback else None)
+        self.memory: Any = memory or remember(self.settings.codec, settings.feedback, x)
         if self.memory is not None:
             self.make = self.memory.job
 
@@ -56,19 +57,20 @@ class Call(base.Call):
 
 def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[planning.Plan, str, int]:
     """(plan, signature, its digest), thought about once for each shape. The ranks agree before they measure together."""
-    key = (settings, str(x), mean, os.environ.get("MPICOMP_ALLREDUCE"), os.environ.get("MPICOMP_FLOOR"))
+    shapes = x.shapes if isinstance(settings.codec, LowRank) else ()
+    key = (settings, str(x), shapes, mean, os.environ.get("MPICOMP_ALLREDUCE"), os.environ.get("MPICOMP_FLOOR"))
     if key not in port.plans:
         signature = (
             f"Allreduce({'mean' if mean else 'sum'} of {x}, codec={settings.codec}, "
             f"down={settings.down}, algorithm={settings.algorithm}, seed={settings.seed}, segment={settings.segment}"
-            f"{settings.feedback and f', feedback={settings.feedback}'})"
+            f"{settings.feedback and f', feedback={settings.feedback}'}{shapes and f', shapes={shapes}'})"
         )
         digest = agreement.digest(signature)
         if planning.has_choice(settings, x.nbytes, x.kind, port.size):
             check = agreement.agree(port, signature, digest)
             wait(Run(port, (), prologue=check, label="Allreduce", tag=port.next_tag(digest), call=port.calls + 1))
         table = calibration.table_for(port, settings, x.kind, x.nbytes)
-        plan = planning.choose(settings, x.n, x.kind, port.size, table)
+        plan = planning.choose(settings, x.n, x.kind, port.size, table, shapes)
         port.plans[key] = (plan, signature, digest)
     return port.plans[key]
 
