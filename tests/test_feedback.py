@@ -151,7 +151,7 @@ def test_a_state_can_be_saved_restored_and_reset(make):
 
 @each_memory
 def test_many_arrays_remember_each_their_own(make):
-    memory = remember(make.name, Fused([arrays.flatten(normal(n)) for n in (100, 70)], 64))
+    memory = remember(mpicomp.codec("sign"), make.name, Fused([arrays.flatten(normal(n)) for n in (100, 70)], 64))
     assert {array.size for name, array in memory.arrays() if name.startswith("0")} == {100}
     assert set(memory.state_dict()) == {"step", *(f"{k} {name}" for k in (0, 1) for name, _ in make(1, "f32").arrays())}
 
