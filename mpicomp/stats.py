@@ -31,7 +31,7 @@ class Stats:
 
     def __post_init__(self) -> None:
         if wanted("STATS") == "all" or (wanted("STATS") and self.rank == 0):
-            atexit.register(lambda: self.rows and print(self, file=sys.stderr, flush=True))
+            atexit.register(lambda: self.rows and sys.stderr.write(f"{self}\n"))
 
     @property
     def calls(self) -> int:
@@ -77,7 +77,7 @@ class Stats:
             return None
         what = f"{call.name} {call.x} {algorithm if raw else f'{codec} {algorithm}'}"
         if raw and wanted("DEBUG"):
-            print(f"r{self.rank} | {what}: left to MPI", file=sys.stderr, flush=True)
+            sys.stderr.write(f"r{self.rank} | {what}: left to MPI\n")  # one write, so that ranks share no line
         return None if raw else Watch(self.rank, row, what)
 
 

@@ -57,7 +57,7 @@ class Watch:
                 self.timeline.call(self.what, self.begin, now, id(self))
             if wanted("DEBUG"):
                 fate = "" if error is None else f", failed: {error}"
-                print(f"r{self.rank} | {self.what}: {spent}{fate}", file=sys.stderr, flush=True)
+                sys.stderr.write(f"r{self.rank} | {self.what}: {spent}{fate}\n")
             if then is not None:
                 then(error)
 

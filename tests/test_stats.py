@@ -18,7 +18,7 @@ out = np.empty_like(x)
 comm.Allreduce(x, out)
 comm.Allreduce(x, out, algorithm="ring")
 comm.Iallreduce(x, out).Wait()
-comm.Bcast(x)
+comm.Bcast(x, codec="natural")
 comm.Allreduce(x, out, algorithm="raw")
 stats = comm.stats
 assert stats.calls == 5 and stats.raw_bytes == 5 * x.nbytes
