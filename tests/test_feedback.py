@@ -102,9 +102,18 @@ def test_biased_codecs_converge_with_feedback_and_fail_without(codec):
 
 
 @each_memory
-def test_feedback_is_stable_with_a_codec_of_large_omega(make):
-    """randk alone multiplies by 100 what it keeps: without shrinking, residuals would grow without bound."""
-    assert descend("randk:ratio=0.1", make) < 0.01
+@pytest.mark.parametrize(
+    "codec", ["randk:ratio=0.1", "topk:ratio=0.5|qsgd:bits=2", "randk:ratio=0.5|sign", "qsgd:bits=2"]
+)
+def test_feedback_is_stable_with_codecs_that_are_no_contraction(make, codec):
+    """randk alone multiplies by 10 what it keeps: without shrinking, residuals would grow without bound."""
+    assert descend(codec, make) < 0.15
+
+
+def test_sign_converges_with_feedback_and_fails_without():
+    assert descend("sign", None) > 0.1
+    assert descend("sign", ErrorFeedback) < 0.05
+    assert descend("sign", EF21) < 0.05
 
 
 @each_memory

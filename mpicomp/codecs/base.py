@@ -90,6 +90,10 @@ class Codec:
         """A bound on E|C(x) - x|^2 / |x|^2 for n values."""
         raise NotImplementedError
 
+    def noise(self, n: int) -> float:
+        """omega of the steps in it that are unbiased: divided by 1 + noise, what it decodes to is a contraction."""
+        return self.omega(n) if self.unbiased else 0.0
+
     def omegas(self, n: int) -> tuple[float, float]:
         """omega of what a collective with this codec both ways does once, and of what it does with each encoding."""
         return 0.0, self.omega(n)

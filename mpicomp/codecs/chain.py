@@ -60,6 +60,10 @@ class Chain(Codec):
             return ((w2 * (w1 + 1)) ** 0.5 + w1**0.5) ** 2
         return max(w1 + (1 - w1) * w2, w2)
 
+    def noise(self, n: int) -> float:
+        kept = self.first.kept(min(n, self.first.block)) if n else 0
+        return (self.first.noise(n) + 1) * (self.second.noise(kept) + 1) - 1
+
     def omegas(self, n: int) -> tuple[float, float]:
         return self._omegas(n) if self.shared else (0.0, self.omega(n))
 

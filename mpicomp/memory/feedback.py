@@ -7,6 +7,7 @@ encodes are ever touched; encoding takes two more passes. What is not finite is 
 
 from __future__ import annotations
 
+import math
 from typing import Any, Iterable, Optional, Sequence
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..codecs.base import Codec, Stream, accumulate, as_kind
 from ..job import Reduction
 from .state import State
 
-LARGE = 0.5  # omega from which an unbiased codec's values are shrunk to contract
+LARGE = 0.5  # omega of unbiased rounding from which decoded values are shrunk to contract
 
 
 class ErrorFeedback(State):
@@ -38,8 +39,8 @@ class ErrorFeedback(State):
 
 
 class Remembering(Reduction):
-    """A Reduction that knows what its wires say, and that may shrink it: by 1/(1+omega) a codec that is unbiased with a
-    large omega becomes a contraction, which feedback needs to be stable."""
+    """A Reduction that knows what its wires say, and that may shrink it: a codec that rounds without bias,
+    but coarsely, becomes a contraction by 1/(1+omega), and feedback needs one to be stable."""
 
     def __init__(self, memory: Any, codec: Codec, down: Codec, x: Flat, *args: Any):
         super().__init__(codec, down, x, *args)
@@ -99,9 +100,9 @@ class Corrected(Remembering):
 
 
 def shrinkage(codec: Codec, n: int) -> float:
-    """What decoded values are multiplied with."""
-    omega = codec.omega(n) if codec.unbiased else 0.0
-    return 1.0 / (1.0 + omega) if omega >= LARGE else 1.0
+    """What decoded values are multiplied with. Errors that are bounded in absolute terms need no shrinking."""
+    noise = codec.noise(n)
+    return 1.0 / (1.0 + noise) if LARGE <= noise < math.inf else 1.0
 
 
 def zeros(n: int, kind: str, like: Any = None) -> Any:
