@@ -56,5 +56,5 @@ clean:
 # Intel's MPI is for some processors only: without it the tests say that they skip it.
 .venv-impi/test.stamp: $(DECLARED)
 	$(PYTHON) -m venv .venv-impi
-	-.venv-impi/bin/$(PIP) impi-rt numpy 'mpi4py>=4' ml_dtypes pytest
+	-.venv-impi/bin/$(PIP) impi-rt numpy 'mpi4py>=4' ml_dtypes networkx pytest
 	touch $@

@@ -146,7 +146,7 @@ class Codec:
             if index < len(terms.wires):
                 self.add_into(terms.wires[index], acc, terms.kind)
         if scale != 1.0:
-            acc *= acc.dtype.type(scale)
+            acc /= acc.dtype.type(round(1 / scale))  # scale is 1 / ranks; dividing is exact where the mean is
         return acc
 
     # Checks
