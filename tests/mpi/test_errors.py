@@ -245,7 +245,8 @@ def test_a_rank_that_never_comes_is_named_after_the_timeout(monkeypatch):
         begin = time.monotonic()
         with pytest.raises(mpicomp.TimeoutError if comm.size == 2 else Error) as caught:
             comm.Allreduce(MPI.IN_PLACE, normal(1000))
-        assert time.monotonic() - begin >= 0.3
+        if caught.type is mpicomp.TimeoutError:  # the others hear of it, maybe a moment before their own time is up
+            assert time.monotonic() - begin >= 0.3
         assert "MPICOMP_TIMEOUT=0.3" in str(caught.value) or "TimeoutError" in str(caught.value)
         if comm.size == 2:
             assert f"from rank {comm.size - 1}" in str(caught.value)
