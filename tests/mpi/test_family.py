@@ -179,7 +179,8 @@ def test_auto_leaves_small_messages_to_mpi_and_compresses_large_ones(name):
             case = Case(name, n)
             getattr(comm, name)(*case.args)
             close(case.out, case.expected, "raw" if exact else "natural")
-    request = getattr(comm, "I" + name.lower())(*Case(name, 10).args)
+    case = Case(name, 10)  # kept until the call is through, as MPI wants it
+    request = getattr(comm, "I" + name.lower())(*case.args)
     request.Wait()
     comm.Free()
 
