@@ -11,7 +11,7 @@ class Run:
 
     `prologue` runs alone; then the lanes, up to `depth` of them at a time, whichever is ready, older ones first.
     Each is a generator that yields the messages it waits for. `finish` is called once at the end, with the error or None.
-    `call` is its number among the collectives of the port, the same on all ranks: that of the last one unless given.
+    `call` is its number among the collectives of the port, the same on all ranks.
     """
 
     def __init__(
@@ -23,11 +23,10 @@ class Run:
         finish: Optional[Callable[[Optional[BaseException]], None]] = None,
         label: str = "",
         tag: Optional[int] = None,
-        call: Optional[int] = None,
     ):
         self.port = port
         self.label, self.tag = label, tag
-        self.call = port.calls if call is None else call
+        self.call = port.calls
         self.done = False
         self.error: Optional[BaseException] = None
         self._waiting = iter(lanes)

@@ -44,6 +44,8 @@ class MPIPort:
         self.rank, self.size = self.comm.rank, self.comm.size
         self.lock = threading.RLock()  # whoever advances runs holds it
         self.nodes = _nodes(self.comm)
+        self._name = np.array(time.time_ns())  # of this port: MPI gives the number of a freed communicator to another one
+        self.comm.Bcast(self._name, 0)
         self.active: list[Any] = []
         self.ruins: list[Any] = []
         self.agreed: set[int] = set()
@@ -105,13 +107,8 @@ class MPIPort:
 
     def tag(self, salt: int) -> int:
         """The first tag of a new call, one for each of its lanes behind it. Calls with other arguments get other tags."""
-        tag = self.next_tag(salt)
         self.calls += 1
-        return tag
-
-    def next_tag(self, salt: int) -> int:
-        """What `tag` would give; for what comes before a call."""
-        call = 1 + (self.calls + 1) % ((1 << self._call_bits) - 1)
+        call = 1 + self.calls % ((1 << self._call_bits) - 1)
         return (call << self._salt_bits | salt % (1 << self._salt_bits)) << _LANE_BITS
 
     def fail(self, error: BaseException) -> None:
@@ -155,7 +152,6 @@ class MPIPort:
     def free(self) -> None:
         """Release the private communicator. A broken one may have messages under way and is left to MPI_Finalize."""
         if not self.broken and not MPI.Is_finalized() and self.comm != MPI.COMM_NULL:
-            list(self._questions())  # the next communicator with this one's number must not get them
             self.comm.Free()
 
     def _look(self, run: Any, waited: float) -> None:
@@ -164,21 +160,17 @@ class MPIPort:
             self._note(status.source)
         if self._notice is not None and run.call >= self._notice[0]:  # an earlier call may still end well
             raise RemoteError(self._notice[1])
-        heard = list(self._questions())
-        if self.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
-            heard.append((status.source, status.tag))
-        for source, tag in heard:
-            if self._contradicts(run, tag):
-                raise DisagreementError(
-                    f"rank {source} takes part in this collective with other arguments than rank {self.rank}"
-                )
+        for source in self._contradictions(run):
+            raise DisagreementError(
+                f"rank {source} takes part in this collective with other arguments than rank {self.rank}"
+            )
         if waited > self._timeout:
             raise TimeoutError(
                 f"{run.label}: no answer for {waited:.1f} s (MPICOMP_TIMEOUT={self._timeout:g}) from {_silent(run)}"
             )
         if waited > self._ask_after and run.tag is not None:
             self._ask_after *= 2
-            self._tell(np.array([run.tag], np.int64).view(np.uint8), _sources(run), _QUESTION)
+            self._tell(np.array([self._name, run.call, run.tag]).view(np.uint8), _sources(run), _QUESTION)
 
     def _note(self, source: int) -> None:
         """Read a notice; the one of the earliest call counts."""
@@ -195,15 +187,20 @@ class MPIPort:
         self._told = [message for message in self._told if not message.Test()]
         self._told += [self.comm.Isend([data, MPI.BYTE], rank, tag) for rank in ranks]
 
-    def _questions(self) -> Iterator[tuple[int, int]]:
-        """(rank, tag of its call) of everybody who asked since the last look."""
-        status, tag = MPI.Status(), np.zeros(1, np.int64)
+    def _contradictions(self, run: Any) -> Iterator[int]:
+        """The peers that take part in this call with other arguments, by their questions or by their messages."""
+        status, question = MPI.Status(), np.zeros(3, np.int64)
         while self.comm.Iprobe(MPI.ANY_SOURCE, _QUESTION, status):
-            self.comm.Recv([tag.view(np.uint8), MPI.BYTE], status.source, _QUESTION)
-            yield status.source, int(tag[0])
+            self.comm.Recv([question.view(np.uint8), MPI.BYTE], status.source, _QUESTION)
+            name, call, tag = question.tolist()
+            if name == self._name and call == run.call and self._differs(run, tag):
+                yield status.source
+        for source in _sources(run):  # the first that such a peer sent is of the awaited call: no number has come round yet
+            if self.comm.Iprobe(source, MPI.ANY_TAG, status) and self._differs(run, status.tag):
+                yield source
 
-    def _contradicts(self, run: Any, tag: int) -> bool:
-        """Whether a message nobody waits for, or a question, is of the same call of a peer, made with other arguments."""
+    def _differs(self, run: Any, tag: int) -> bool:
+        """Whether this tag is of the run's call with other arguments."""
         shift = self._salt_bits + _LANE_BITS
         return run.tag is not None and tag >> shift == run.tag >> shift and tag >> _LANE_BITS != run.tag >> _LANE_BITS
 
