@@ -44,7 +44,9 @@ class MPIPort:
         self.rank, self.size = self.comm.rank, self.comm.size
         self.lock = threading.RLock()  # whoever advances runs holds it
         self.nodes = _nodes(self.comm)
-        self._name = np.array(time.time_ns())  # of this port: MPI gives the number of a freed communicator to another one
+        self._name = np.array(
+            time.time_ns()
+        )  # of this port: MPI gives the number of a freed communicator to another one
         self.comm.Bcast(self._name, 0)
         self.active: list[Any] = []
         self.ruins: list[Any] = []
@@ -195,7 +197,9 @@ class MPIPort:
             name, call, tag = question.tolist()
             if name == self._name and call == run.call and self._differs(run, tag):
                 yield status.source
-        for source in _sources(run):  # the first that such a peer sent is of the awaited call: no number has come round yet
+        for source in _sources(
+            run
+        ):  # the first that such a peer sent is of the awaited call: no number has come round yet
             if self.comm.Iprobe(source, MPI.ANY_TAG, status) and self._differs(run, status.tag):
                 yield source
 
