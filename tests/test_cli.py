@@ -97,13 +97,6 @@ def test_demo_on_one_rank_says_that_nothing_was_sent():
     assert "every rank has the same bits" in shown and "mpirun -n 2" in shown
 
 
-def test_bench_prints_ratios():
-    shown = mpicomp("bench", "codecs", "natural", "raw", "--size", "1MB", "--runs", "2").stdout
-    assert "x memcpy" in shown and len([line for line in shown.splitlines() if line.split()[:1] == ["natural"]]) == 1
-    shown = launch.mpirun(2, "-m", "mpicomp", "bench", "allreduce", "natural", "--sizes", "4KB", "300KB", "--runs", "2")
-    assert "MPI alone" in shown and shown.count("x\n") == 2
-
-
 @pytest.mark.parametrize(
     "arguments, words",
     [

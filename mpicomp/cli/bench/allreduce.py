@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
+from typing import Any
 
-import numpy as np
-
-from ...tuning import parse_size
-from ..timing import Table, alternate, seconds, size
-
-CODECS = ["natural", "natural:bits=8", "bf16"]
-SIZES = ["4KB", "256KB", "4MB", "40MB"]
+from ...schedules import ALLREDUCE
+from . import options
+from .sweep import Collective, Trial, sweep
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("codecs", nargs="*", default=CODECS, help=f"specs ({' '.join(CODECS)})")
-    parser.add_argument("--sizes", nargs="+", type=parse_size, metavar="SIZE", help=f"sizes ({' '.join(SIZES)})")
-    parser.add_argument("--algorithm", default="auto", help="algorithm (auto)")
-    parser.add_argument("--runs", type=int, default=11, help="runs of which the median counts (11)")
+    options.add_collective(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     from mpi4py import MPI
 
+    plain = MPI.COMM_WORLD
+    sweep(arguments, plain, [allreduce(plain.size)], trials(arguments, plain, ALLREDUCE))
+
+
+def allreduce(p: int) -> Collective:
+    share = 2 * (p - 1) / p
+    return Collective("Allreduce", lambda comm, x, out: comm.Allreduce(x, out), share, share, lambda n: (n, n))
+
+
+def trials(arguments: argparse.Namespace, plain: Any, known: Any) -> list[Trial]:
+    """Each codec by each algorithm: communicators with those settings, on one duplicate."""
     from ...comm import Comm
 
-    plain = MPI.COMM_WORLD
-    comms = {spec: Comm(plain.Dup(), spec, algorithm=arguments.algorithm) for spec in arguments.codecs}
-    if plain.rank == 0:
-        print(f"Allreduce of float32 on {plain.size} ranks, {MPI.Get_library_version().splitlines()[0].strip()}")
-        print("times as fast as MPI's own; algorithm", arguments.algorithm, end="\n\n")
-    table = Table({"size": 8, "MPI alone": 10, **{spec: max(len(spec), 8) for spec in comms}}, plain.rank)
-    for nbytes in arguments.sizes or map(parse_size, SIZES):
-        table.doing(size(nbytes))
-        x = np.random.default_rng(plain.rank).standard_normal(max(nbytes // 4, 1), dtype=np.float32)
-        out = np.empty_like(x)
-        jobs = {spec: partial(comm.Allreduce, x, out) for spec, comm in (*comms.items(), ("raw", plain))}
-        times = alternate(jobs, arguments.runs, plain, repeat=max(1, 400_000 // nbytes))
-        table.doing()
-        table.line(size(nbytes), seconds(times["raw"]), *(f"{times['raw'] / times[spec]:.2f}x" for spec in comms))
+    handle, found = plain.Dup(), []
+    for spec in options.codecs(arguments):
+        for name in options.algorithms(arguments, known):
+            comm = Comm(handle, spec, algorithm=name, seed=arguments.seed)
+            found.append(Trial(str(comm.codec), name, comm))
+    return found

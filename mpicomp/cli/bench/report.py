@@ -1,0 +1,123 @@
+"""What was measured, as a table, as the OSU benchmarks print it, as CSV or as JSON; and how far it is."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from typing import Any, Callable, Mapping, NamedTuple, Optional
+
+
+class Column(NamedTuple):
+    """A column of the table: what it is called, how wide it is, how its cells look."""
+
+    head: str
+    width: int
+    show: Callable[[Any], str] = str
+
+
+def digits(n: int, factor: float = 1.0) -> Callable[[Any], str]:
+    """n significant digits of factor * value, without an exponent from 1e-3 to 1e9; a dash for None."""
+
+    def show(value: Any) -> str:
+        if value is None:
+            return "-"
+        value *= factor
+        if value and not 1e-3 <= abs(value) < 1e9:
+            return f"{value:.{n - 1}e}"
+        return f"{value:.{max(n - len(str(int(abs(value)))), 0)}f}" if abs(value) >= 1 else f"{value:#.{n}g}"
+
+    return show
+
+
+class Report:
+    """Rows as they come, on rank 0 alone; `close` writes what can be written only at the end."""
+
+    def __init__(self, columns: Mapping[str, Column], facts: Mapping[str, Any], arguments: Any, rank: int = 0):
+        self.columns, self.facts, self.rank = columns, dict(facts), rank
+        self.format, self.file = arguments.format, arguments.output_file
+        self.rows: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self._csv = csv.DictWriter(sys.stdout, list(columns), extrasaction="ignore", lineterminator="\n")
+        if self._speaks("table", "osu"):
+            self._print(*(f"# {name}: {value}" for name, value in facts.items()), "")
+        if self._speaks("table"):
+            self._line({key: column.head for key, column in columns.items()}, plain=True)
+        if self._speaks("csv"):
+            self._csv.writeheader()
+
+    def row(self, cells: Mapping[str, Any]) -> None:
+        self.rows.append(dict(cells))
+        if self._speaks("table"):
+            self._line(cells)
+        if self._speaks("csv"):
+            self._csv.writerow(cells)
+            sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """What a reader must know besides, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def close(self) -> None:
+        content = {**self.facts, "rows": self.rows, "notes": self.notes}
+        if self._speaks("osu"):
+            self._osu()
+        if self._speaks("json"):
+            self._print(json.dumps(content, indent=1))
+        if self._speaks("table", "osu") and self.notes:
+            self._print("", *(f"# {note}" for note in self.notes))
+        if self.rank == 0 and self.file:
+            with open(self.file, "w") as file:
+                json.dump(content, file, indent=1)
+
+    def _speaks(self, *formats: str) -> bool:
+        return self.rank == 0 and self.format in formats
+
+    def _line(self, cells: Mapping[str, Any], plain: bool = False) -> None:
+        shown = (
+            (cells[key] if plain else column.show(cells[key]), column.width) for key, column in self.columns.items()
+        )
+        self._print("  ".join(f"{text:>{width}}" for text, width in shown).rstrip())
+
+    def _osu(self) -> None:
+        """A block of lines for each of what was compared, plain MPI first."""
+        blocks: dict[str, list[tuple[Any, ...]]] = {}
+        for row in self.rows:
+            plain = (row["size"], row["raw_avg_us"], row["raw_min_us"], row["raw_max_us"], row["iterations"])
+            lines = blocks.setdefault(f"{row['collective']}, MPI alone", [])
+            if plain[0] not in [line[0] for line in lines]:
+                lines.append(plain)
+            name = f"{row['collective']}, {row['codec']}, {row['algorithm']}"
+            blocks.setdefault(name, []).append(
+                (row["size"], row["avg_us"], row["min_us"], row["max_us"], row["iterations"])
+            )
+        for name, lines in blocks.items():
+            self._print(f"# {name}")
+            self._print(
+                f"{'# Size':<10}{'Avg Latency(us)':>20}{'Min Latency(us)':>20}{'Max Latency(us)':>20}{'Iterations':>12}"
+            )
+            for size, mean, least, most, turns in lines:
+                self._print(f"{size:<10}{mean:>20.2f}{least:>20.2f}{most:>20.2f}{turns:>12}")
+            self._print("")
+
+    @staticmethod
+    def _print(*lines: str) -> None:
+        print(*lines, sep="\n", flush=True)
+
+
+class Bar:
+    """A progress bar on stderr, if that is a terminal or `force` says so; gone when a line is to be printed."""
+
+    def __init__(self, total: int, rank: int = 0, force: bool = False):
+        self.total, self.done = max(total, 1), 0
+        self._shown = rank == 0 and (force or sys.stderr.isatty())
+
+    def step(self, what: Optional[str] = None) -> None:
+        """Show what is measured now; without it, one more is done."""
+        if what is None:
+            self.done += 1
+        if self._shown:
+            filled = 30 * self.done // self.total
+            text = f"[{'#' * filled}{'.' * (30 - filled)}] {what} ..." if what else ""
+            print(f"\r\033[K{text[:79]}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,133 @@
+"""mpicomp bench: the options of nccl-tests and of the OSU benchmarks, every format, and what the numbers must obey."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+
+import launch
+import numpy as np
+import pytest
+from test_cli import mpicomp
+
+from mpicomp.cli.bench import options
+from mpicomp.cli.bench.data import values
+
+FAST = ("-n", "2", "-w", "1")
+
+
+def bench(*arguments: str, ranks: int = 2) -> str:
+    return launch.mpirun(ranks, "-m", "mpicomp", "bench", *arguments)
+
+
+def rows_of(shown: str) -> list[dict]:
+    return json.loads(shown)["rows"]
+
+
+def test_allreduce_compares_every_algorithm_with_auto_and_with_plain_mpi_at_each_size(tmp_path):
+    file = tmp_path / "out.json"
+    codecs = (
+        "--codec",
+        "natural,qsgd:bits=4,block=64",
+        "--codec",
+        "raw",
+        "--algorithm",
+        "auto",
+        "--algorithm",
+        "ring,direct",
+    )
+    shown = bench("allreduce", "-b", "8", "-e", "256K", "-f", "32768", *FAST, "-c", "1", "-J", str(file), *codecs)
+    rows = rows_of(file.read_text())
+    assert len(rows) == 2 * 3 * 3 and all(f"{row['size']}" in shown for row in rows)
+    for row in rows:
+        assert row["min_us"] <= row["avg_us"] <= row["max_us"] and row["raw_us"] > 0 and row["iterations"] == 2
+        assert row["speedup"] == pytest.approx(row["raw_us"] / row["time_us"])
+        assert row["algbw"] == pytest.approx(row["size"] / row["time_us"] / 1e3)
+        assert row["busbw"] == pytest.approx(row["algbw"])  # 2 (p - 1) / p on two ranks
+    large = {(row["codec"], row["algorithm"]): row for row in rows if row["size"] == 256 << 10}
+    assert large["natural", "ring"]["used"] == "ring"
+    assert large["natural", "ring"]["ratio"] == pytest.approx(32 / 9, rel=0.01)
+    assert 0.1 < large["natural", "direct"]["error"] < 0.5
+    assert large["raw", "direct"]["error"] < 1e-6
+
+
+def test_formats_hold_the_same_numbers_of_rows_and_nothing_else_on_stdout():
+    what = ("allreduce", "natural", "-m", "64K:128K", "-f", "2", "-i", "2", "-x", "0", "-c", "0")
+    assert len(rows_of(bench(*what, "--format", "json"))) == 2
+    table = list(csv.DictReader(io.StringIO(bench(*what, "--format", "csv"))))
+    assert [row["size"] for row in table] == ["65536", "131072"] and table[0]["error"] == ""
+    osu = [line.split() for line in bench(*what, "--format", "osu").splitlines() if line and line[0] != "#"]
+    assert [line[0] for line in osu] == ["65536", "131072"] * 2 and all(float(line[1]) > 0 for line in osu)
+
+
+def test_the_family_and_neighbours_are_measured_on_what_each_of_them_takes():
+    shown = bench(
+        "family", "natural", "-b", "300K", "-e", "300K", *FAST, "--algorithm", "direct", "--format", "json", ranks=3
+    )
+    rows = {row["collective"]: row for row in rows_of(shown)}
+    assert set(rows) == {"Reduce_scatter_block", "Allgather", "Bcast", "Reduce"}
+    shown = bench(
+        "neighbor", "natural", "-b", "300K", "-e", "300K", *FAST, "--algorithm", "direct", "--format", "json", ranks=3
+    )
+    rows["neighbor"] = rows_of(shown)[0]
+    for name, row in rows.items():
+        assert 0.05 < row["error"] < 0.6 and row["ratio"] > 1.7 and row["used"] == "direct", name
+    assert rows["neighbor"]["ratio"] == pytest.approx(32 / 9, rel=0.01)
+
+
+def test_what_cannot_be_measured_is_left_out_and_said():
+    shown = bench("allreduce", "natural", "lowrank", "-b", "64K", "-e", "64K", *FAST, "--algorithm", "direct")
+    assert "# Allreduce, lowrank, direct is left out: " in shown
+
+
+def test_lists_are_split_at_commas_that_belong_to_no_setting():
+    assert options.split(["natural, raw", "qsgd:bits=4,block=64,topk:k=3|natural:bits=8,rounding=nearest,bf16"]) == [
+        "natural",
+        "raw",
+        "qsgd:bits=4,block=64",
+        "topk:k=3|natural:bits=8,rounding=nearest",
+        "bf16",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        ("-b 8 -e 128 -f 2", [8, 16, 32, 64, 128]),
+        ("-b 1K -e 3K --stepbytes 1K", [1024, 2048, 3072]),
+        ("-m 16:64", [16, 64]),
+        ("-m 4K", [1024, 4096]),
+        ("--sizes 5 7", [5, 7]),
+    ],
+)
+def test_sizes_follow_from_either_kind_of_options(words, expected):
+    parser = argparse.ArgumentParser()
+    options.add_sizes(parser)
+    assert options.sizes(parser.parse_args(words.split())) == expected
+
+
+def test_every_rank_has_data_of_its_own(tmp_path):
+    stored = tmp_path / "values.npy"
+    np.save(stored, np.arange(10.0))
+    assert values(str(stored), 4, rank=2).tolist() == [8, 9, 0, 1]
+    for kind in ("normal", "heavy", "sparse"):
+        first, second = values(kind, 1000), values(kind, 1000, rank=1)
+        assert first.dtype == np.float32 and not np.array_equal(first, second)
+    assert 0 < np.count_nonzero(values("sparse", 10_000)) < 300
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["allreduce", "-f", "1"], "must be more than 1"),
+        (["allreduce", "--data", "nowhere"], "neither a file"),
+        (["allreduce", "naturl"], "did you mean 'natural'"),
+        (["allreduce", "--algorithm", "rng"], "no algorithm named 'rng'"),
+        (["family", "--collective", "Scan"], "no collective named 'scan'"),
+    ],
+)
+def test_mistakes_are_told_without_a_traceback(arguments, words):
+    result = mpicomp("bench", *arguments)
+    assert result.returncode != 0 and words in result.stderr and "Traceback" not in result.stderr
