@@ -6,6 +6,7 @@ import argparse
 import csv
 import io
 import json
+from importlib.util import find_spec
 
 import launch
 import numpy as np
@@ -75,6 +76,23 @@ def test_the_family_and_neighbours_are_measured_on_what_each_of_them_takes():
     for name, row in rows.items():
         assert 0.05 < row["error"] < 0.6 and row["ratio"] > 1.7 and row["used"] == "direct", name
     assert rows["neighbor"]["ratio"] == pytest.approx(32 / 9, rel=0.01)
+
+
+def test_overlap_is_a_percentage_and_knows_plain_mpi_too():
+    rows = rows_of(bench("overlap", "natural", "--sizes", "256K", *FAST, "--algorithm", "direct", "--format", "json"))
+    assert [row["codec"] for row in rows] == ["MPI alone", "natural"]
+    assert all(0 <= row["overlap"] <= 100 and row["time_us"] > 0 and row["compute_us"] > 0 for row in rows)
+
+
+def test_peers_are_compared_where_they_are_installed_and_a_picture_is_drawn(tmp_path):
+    pytest.importorskip("torch")
+    picture = tmp_path / "times.png"
+    plot = ("--plot", str(picture)) if find_spec("matplotlib") else ()
+    what = ("allreduce", "natural", "--sizes", "64K", *FAST, "--format", "json", "--compare")
+    rows = {row["codec"]: row for row in rows_of(bench(*what, *plot))}
+    assert rows["mpi4py float16"]["error"] < 1e-3 and rows["torch fp16 hook"]["error"] < 1e-3
+    assert rows["torch gloo"]["error"] < 1e-6 and rows["torch PowerSGD hook"]["error"] <= 1.0
+    assert not plot or picture.read_bytes()[1:4] == b"PNG"
 
 
 def test_what_cannot_be_measured_is_left_out_and_said():

@@ -9,6 +9,7 @@ MEASUREMENTS = {
     "allreduce": "compressed Allreduce against the same MPI's own, to be started with mpirun",
     "family": "the other collectives against the same MPI's own, to be started with mpirun",
     "neighbor": "Neighbor_allgather on a graph against the same MPI's own, to be started with mpirun",
+    "overlap": "how much of Iallreduce is hidden behind computing, to be started with mpirun",
     "codecs": "encoding and decoding against memcpy of the same values",
 }
 

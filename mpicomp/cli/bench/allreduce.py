@@ -6,19 +6,21 @@ import argparse
 from typing import Any
 
 from ...schedules import ALLREDUCE
-from . import options
+from . import options, peers
 from .sweep import Collective, Trial, sweep
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_collective(parser)
+    parser.add_argument("--compare", action="store_true", help="also mpi4py in float16, torch's gloo and its hooks")
 
 
 def run(arguments: argparse.Namespace) -> None:
     from mpi4py import MPI
 
     plain = MPI.COMM_WORLD
-    sweep(arguments, plain, [allreduce(plain.size)], trials(arguments, plain, ALLREDUCE))
+    others, notes = peers.trials(plain, arguments.datatype) if arguments.compare else ([], [])
+    sweep(arguments, plain, [allreduce(plain.size)], trials(arguments, plain, ALLREDUCE) + others, notes)
 
 
 def allreduce(p: int) -> Collective:

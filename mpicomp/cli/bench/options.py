@@ -12,7 +12,10 @@ from ...tuning import parse_size
 CODECS = ["natural", "natural:bits=8", "qsgd:bits=4"]
 
 
-def add_collective(parser: argparse.ArgumentParser) -> None:
+FORMATS = ("table", "osu", "csv", "json")
+
+
+def add_collective(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     """Sizes, turns, codecs, data and output of a measurement that goes over sizes."""
     add_sizes(parser)
     parser.add_argument("codecs", nargs="*", metavar="CODEC", help=f"codecs ({' '.join(CODECS)})")
@@ -28,7 +31,7 @@ def add_collective(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the data and of the codecs (0)")
     add_turns(parser)
-    add_output(parser)
+    add_output(parser, formats)
 
 
 def add_sizes(parser: argparse.ArgumentParser) -> None:
@@ -49,10 +52,11 @@ def add_turns(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--budget", type=float, default=60, help="seconds for a size, after at least 3 turns (60)")
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
+def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
     group = parser.add_argument_group("output")
-    group.add_argument("--format", choices=("table", "osu", "csv", "json"), default="table")
+    group.add_argument("--format", choices=formats, default="table")
     group.add_argument("-J", "--output-file", metavar="FILE", help="write JSON to a file, too")
+    group.add_argument("--plot", metavar="FILE", help="draw it, too (needs matplotlib)")
     group.add_argument("--progress", action="store_true", help="a progress bar even if stderr is no terminal")
 
 

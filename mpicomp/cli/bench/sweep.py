@@ -12,7 +12,7 @@ import numpy as np
 
 from ... import __version__, launch
 from ...errors import Error
-from . import options
+from . import options, plots
 from .data import values
 from .report import Bar, Column, Report, digits
 from .turns import Times, repeats, take_turns
@@ -31,7 +31,7 @@ COLUMNS = {
     "max_us": Column("max us", 9, digits(4)),
     "algbw": Column("algbw GB/s", 10, digits(3)),
     "busbw": Column("busbw GB/s", 10, digits(3)),
-    "wire": Column("wire B", 10),
+    "wire": Column("wire B", 10, lambda value: "-" if value is None else str(value)),
     "ratio": Column("ratio", 6, digits(3)),
     "error": Column("error", 8, digits(3)),
     "raw_us": Column("raw us", 9, digits(4)),
@@ -60,6 +60,7 @@ class Trial:
     comm: Any = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     call: Optional[Callable[[np.ndarray, np.ndarray], Any]] = None
+    part: Optional[float] = None  # of the bytes without compression, that a peer sends; None: not known
 
 
 def sweep(
@@ -67,11 +68,15 @@ def sweep(
     plain: Any,
     collectives: Sequence[Collective],
     trials: Iterable[Trial],
-) -> Report:
+    notes: Iterable[str] = (),
+) -> None:
     """Measure and report. Exits with 1 if ranks that should have the same bits do not."""
+    plots.check(arguments)
     sizes, trials = options.sizes(arguments), list(trials)
     columns = {key: each for key, each in COLUMNS.items() if len(collectives) > 1 or key != "collective"}
     report = Report(columns, facts(arguments, plain), arguments, plain.rank)
+    for text in notes:
+        report.note(text)
     bar = Bar(len(sizes) * len(collectives), plain.rank, arguments.progress)
     same = True
     for collective in collectives:
@@ -85,9 +90,9 @@ def sweep(
     if not same:
         report.note("RANKS HAVE DIFFERENT BITS: please report this")
     report.close()
+    plots.sizes(arguments, report, "time_us", "microseconds")
     if not same:
         sys.exit(1)
-    return report
 
 
 def facts(arguments: argparse.Namespace, plain: Any) -> dict[str, Any]:
@@ -140,16 +145,20 @@ def _measure(
             "codec": trial.codec,
             "algorithm": trial.algorithm,
             **cells,
-            **_speeds(what, total, cells, mine, times[0]),
+            **_speeds(what, trial, total, cells, mine, times[0]),
         }
         for (trial, cells), mine in zip(done, times[1:])
     ], same
 
 
-def _speeds(what: Collective, nbytes: int, cells: Mapping[str, Any], mine: Times, raw: Times) -> dict[str, Any]:
+def _speeds(
+    what: Collective, trial: Trial, nbytes: int, cells: Mapping[str, Any], mine: Times, raw: Times
+) -> dict[str, Any]:
     speed = nbytes / mine.slowest / 1e9
     plain_bytes = round(what.sent * nbytes)
-    wire = cells["wire"] if cells["wire"] is not None else plain_bytes
+    wire = plain_bytes if cells["used"] == "raw" else cells["wire"]
+    if trial.part is not None:
+        wire = round(trial.part * plain_bytes)
     return {
         "time_us": mine.slowest * 1e6,
         "min_us": mine.least * 1e6,
@@ -169,7 +178,7 @@ def _speeds(what: Collective, nbytes: int, cells: Mapping[str, Any], mine: Times
 
 
 def _sent(trial: Trial, job: Callable[[], Any], plain: Any) -> dict[str, Any]:
-    """Run it; the algorithm that it took and what the busiest rank sent (None: as much as without compression)."""
+    """Run it; the algorithm that it took and what the busiest rank sent, where we know."""
     if trial.comm is None:
         job()
         return {"used": "-", "wire": None}
