@@ -15,6 +15,7 @@ from test_cli import mpicomp
 
 from mpicomp.cli.bench import options
 from mpicomp.cli.bench.data import values
+from mpicomp.codecs.base import REGISTRY
 
 FAST = ("-n", "2", "-w", "1")
 
@@ -93,6 +94,24 @@ def test_peers_are_compared_where_they_are_installed_and_a_picture_is_drawn(tmp_
     assert rows["mpi4py float16"]["error"] < 1e-3 and rows["torch fp16 hook"]["error"] < 1e-3
     assert rows["torch gloo"]["error"] < 1e-6 and rows["torch PowerSGD hook"]["error"] <= 1.0
     assert not plot or picture.read_bytes()[1:4] == b"PNG"
+
+
+def test_codecs_keep_their_bounds_on_every_kind_of_data():
+    what = ("bench", "codecs", "natural,qsgd:bits=8", "--codec", "raw", "--size", "1MB", "-n", "2", "--format", "json")
+    shown = json.loads(mpicomp(*what, "--compare").stdout)
+    rows = [row for row in shown["rows"] if row["bound"] is not None]
+    assert [row["data"] for row in rows] == ["normal"] * 3 + ["heavy"] * 3 + ["gradient"] * 3
+    assert all(row["error"] <= row["bound"] and row["encode"] > 0 and row["decode"] > 0 for row in rows)
+    assert {row["codec"]: round(row["bits"], 2) for row in rows} == {"natural": 9, "qsgd:bits=8": 8.06, "raw": 32}
+    for name in ("zfpy", "blosc2"):
+        assert any(name in note for note in shown["notes"]) == (find_spec(name) is None)
+
+
+def test_info_lists_every_codec_with_its_speed():
+    lines = {line.split()[0]: line.split() for line in mpicomp("info", "--codecs").stdout.splitlines() if line}
+    for name in REGISTRY:
+        assert name in lines and lines[name][3] in ("biased", "unbiased")
+    assert lines["natural"][1:4] == ["9", "0.125", "unbiased"] and lines["natural"][4].endswith("x")
 
 
 def test_what_cannot_be_measured_is_left_out_and_said():

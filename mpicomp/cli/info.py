@@ -8,11 +8,14 @@ import platform
 import sys
 from importlib import metadata
 
+import numpy as np
+
 from .. import __version__, launch
+from .timing import Table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    pass
+    parser.add_argument("--codecs", action="store_true", help="a table of all codecs, their speed measured now")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -20,6 +23,8 @@ def run(arguments: argparse.Namespace) -> None:
 
     if MPI.COMM_WORLD.rank:
         return
+    if arguments.codecs:
+        return _codecs()
     rows = {
         "mpicomp": __version__,
         "Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
@@ -39,6 +44,30 @@ def run(arguments: argparse.Namespace) -> None:
     for name, value in rows.items():
         print(f"{name:<{width}}  {value}")
     sys.stdout.flush()
+
+
+def _codecs() -> None:
+    """Settings are the defaults; speed is that of 16 MB of float32, as a ratio to memcpy of them."""
+    from ..codecs.base import REGISTRY
+    from .bench.codecs import measure
+
+    heads = {"codec": 18, "bits": 6, "omega": 8, "": 8, "encode": 8, "decode": 8}
+    table = Table(heads)
+    x = np.random.default_rng(0).standard_normal(4 << 20, dtype=np.float32)
+    out = np.ones_like(x)
+    for name in sorted(name for name, each in REGISTRY.items() if each.__module__.startswith("mpicomp.")):
+        table.doing(name)
+        each = REGISTRY[name]()
+        cells = [name, "-", f"{each.omega(x.size):.3g}", "unbiased" if each.unbiased else "biased", "-", "-"]
+        if name != "lowrank":
+            found = measure(each, x, out, 5)
+            cells[1], cells[4:] = f"{found['bits']:.3g}", [f"{found['encode']:.2f}x", f"{found['decode']:.2f}x"]
+        table.doing()
+        table.line(*cells)
+    print(
+        "\nbits a value of float32; omega bounds E|C(x) - x|^2 / |x|^2; times as fast as memcpy of the values, 16 MB,"
+    )
+    print("one thread. lowrank sends two thin factors of a matrix instead of values, see docs/codecs.md.")
 
 
 def _version(package: str) -> str:

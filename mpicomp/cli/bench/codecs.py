@@ -1,51 +1,132 @@
-"""mpicomp bench codecs: how fast each codec is in memory, as a ratio to memcpy of the same values."""
+"""mpicomp bench codecs: bits, error and speed of each codec in memory, speed as a ratio to memcpy of the same values.
+
+The error is |decoded - x| / |x|, beside it the codec's bound on its rms, sqrt(omega).
+"""
 
 from __future__ import annotations
 
 import argparse
 import ctypes
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import numpy as np
 
-from ... import launch
+from ... import __version__, launch
 from ...codecs import Stream, codec
 from ...codecs.base import Codec
 from ...tuning import parse_size
-from ..timing import Table, alternate, size
+from ..timing import alternate, size
+from . import options, peers, plots
+from .data import describe, values
+from .report import Bar, Column, Report, digits
 
-CODECS = ["raw", "fp16", "bf16", "natural", "natural:bits=8", "natural:rounding=nearest"]
-HEADS = {"codec": 26, "bits": 6, "encode GB/s": 11, "x memcpy": 9, "decode GB/s": 11, "x memcpy ": 9}
+CODECS = [
+    "raw",
+    "fp16",
+    "bf16",
+    "natural",
+    "natural:bits=8",
+    "natural:rounding=nearest",
+    "natural-dithering:bits=2",
+    "natural-dithering:bits=4",
+    "natural-dithering:bits=8",
+    "qsgd:bits=2",
+    "qsgd:bits=4",
+    "qsgd:bits=8",
+    "terngrad",
+    "sign",
+    "topk:ratio=0.01",
+    "topk:ratio=0.01|natural",
+    "randk:ratio=0.01",
+    "randk:ratio=0.01|natural",
+]
+DATA = ["normal", "heavy", "gradient"]
+COLUMNS = {
+    "codec": Column("codec", 26),
+    "data": Column("data", 9),
+    "bits": Column("bits", 6, digits(3)),
+    "error": Column("error", 8, digits(3)),
+    "bound": Column("bound", 6, digits(3)),
+    "encode_gbs": Column("encode GB/s", 11, digits(3)),
+    "encode": Column("x memcpy", 8, digits(3)),
+    "decode_gbs": Column("decode GB/s", 11, digits(3)),
+    "decode": Column("x memcpy", 8, digits(3)),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("codecs", nargs="*", default=CODECS, help=f"specs ({' '.join(CODECS)})")
+    parser.add_argument("codecs", nargs="*", metavar="CODEC", help="codecs (one or more of each kind)")
+    parser.add_argument("--codec", action="append", metavar="SPEC", help="more codecs; repeated, or a comma list")
+    parser.add_argument(
+        "--data",
+        action="append",
+        metavar="KIND",
+        help="normal, heavy, sparse, gradient or a file (the first two, gradient)",
+    )
     parser.add_argument("--size", type=parse_size, default=parse_size("64MB"), help="bytes of float32 values (64MB)")
-    parser.add_argument("--runs", type=int, default=11, help="runs of which the median counts (11)")
+    parser.add_argument("-n", "-i", "--iters", "--runs", type=int, default=11, help="turns, medians count (11)")
+    parser.add_argument("--compare", action="store_true", help="also zfp (zfpy) and blosc2, where they are installed")
+    options.add_output(parser, ("table", "csv", "json"))
 
 
 def run(arguments: argparse.Namespace) -> None:
-    print(f"{size(arguments.size)} of float32, {launch.threads()} thread(s), kernels: {launch.describe()}\n")
-    table = Table(HEADS)
-    x = np.random.default_rng(0).standard_normal(arguments.size // 4, dtype=np.float32)
-    out = np.ones_like(x)
-    for each in map(codec, arguments.codecs):
-        table.doing(str(each))
-        times = alternate(_jobs(each, x, out), arguments.runs)
-        table.doing()
-        speed = {name: f"{x.nbytes / value / 1e9:.2f}" for name, value in times.items()}
-        ratio = {name: f"{times['memcpy'] / value:.2f}" for name, value in times.items()}
-        bits = f"{8 * each.wire_size(x.size) / x.size:.4g}"
-        table.line(each, bits, speed["encode"], ratio["encode"], speed["decode"], ratio["decode"])
+    plots.check(arguments)
+    kinds = options.split(arguments.data) or DATA
+    chosen: list[Any] = [codec(spec) for spec in options.codecs(arguments, CODECS)]
+    others, notes = peers.codecs() if arguments.compare else ([], [])
+    facts = {
+        "mpicomp": f"{__version__} bench codecs",
+        "values": f"{size(arguments.size)} of float32, {launch.threads()} thread(s), kernels: {launch.describe()}",
+        **{f"data {kind}": describe(kind) for kind in kinds},
+    }
+    report = Report(COLUMNS, facts, arguments)
+    for note in notes:
+        report.note(note)
+    bar = Bar(len(kinds) * len(chosen + others), force=arguments.progress)
+    for kind in kinds:
+        x = values(kind, arguments.size // 4)
+        out = np.ones_like(x)
+        for each in chosen + others:
+            bar.step(f"{each} on {kind}")
+            row = {"codec": str(each), "data": kind, **measure(each, x, out, arguments.iters)}
+            bar.step()
+            report.row(row)
+    report.close()
+    plots.codecs(arguments, report)
 
 
-def _jobs(each: Codec, x: np.ndarray, out: np.ndarray) -> dict[str, Callable[[], Any]]:
-    """memcpy, encode and decode on memory that was touched before, as in a collective."""
+def measure(each: Any, x: np.ndarray, out: np.ndarray, turns: int) -> dict[str, Optional[float]]:
+    """Bits a value, error, bound of it, GB/s of values and times as fast as memcpy, encoding and decoding."""
+    encode, decode, nbytes = _jobs(each, x, out) if isinstance(each, Codec) else each.jobs(x, out)
+    encode()
+    decode()
+    norm = float(np.linalg.norm(x))
+    error = float(np.linalg.norm(out - x)) / norm if norm else 0.0
+    jobs = {
+        "memcpy": lambda: ctypes.memmove(out.ctypes.data, x.ctypes.data, x.nbytes),
+        "encode": encode,
+        "decode": decode,
+    }
+    times = alternate(jobs, turns)
+    return {
+        "bits": 8 * nbytes() / max(x.size, 1),
+        "error": error,
+        "bound": each.omega(x.size) ** 0.5 if isinstance(each, Codec) else None,
+        "encode_gbs": x.nbytes / times["encode"] / 1e9,
+        "encode": times["memcpy"] / times["encode"],
+        "decode_gbs": x.nbytes / times["decode"] / 1e9,
+        "decode": times["memcpy"] / times["decode"],
+    }
+
+
+def _jobs(
+    each: Codec, x: np.ndarray, out: np.ndarray
+) -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], int]]:
+    """encode, decode and the wire's bytes, on memory that was touched before, as in a collective."""
     wire = np.ones(each.wire_size(x.size), np.uint8)
     given, result = each._flatten(x, "x"), each._flatten(out, "out")
-    each.encode_into(given, wire, Stream(0))
-    return {
-        "memcpy": lambda: ctypes.memmove(out.ctypes.data, x.ctypes.data, x.nbytes),
-        "encode": lambda: each.encode_into(given, wire, Stream(1)),
-        "decode": lambda: each.decode_into(wire, result),
-    }
+    return (
+        lambda: each.encode_into(given, wire, Stream(1)),
+        lambda: each.decode_into(wire, result),
+        lambda: wire.nbytes,
+    )

@@ -8,13 +8,19 @@ from typing import Any
 import numpy as np
 
 from ...errors import Error
+from . import gradients
 
-KINDS = ("normal", "heavy", "sparse")
+KINDS = {
+    "normal": "normal",
+    "heavy": "Student's t, 3 degrees of freedom",
+    "sparse": "normal, of which 99 in 100 are 0",
+    "gradient": "",
+}
 
 
 def values(kind: str, n: int, rank: int = 0, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
-    """n values: normal; heavy-tailed (Student's t with 3 degrees of freedom); sparse (one in a hundred is not 0); or
-    those of a file from a place that depends on the rank, again from its beginning where it is too short."""
+    """n values of one of KINDS, or of a file from a place that depends on the rank, from its beginning again where it is
+    too short."""
     rng = np.random.default_rng([seed, rank])
     if kind == "normal":
         return rng.standard_normal(n, dtype=dtype)
@@ -22,9 +28,16 @@ def values(kind: str, n: int, rank: int = 0, dtype: Any = np.float32, seed: int 
         return rng.standard_t(3, n).astype(dtype)
     if kind == "sparse":
         return (rng.standard_normal(n, dtype=dtype) * (rng.random(n, dtype=np.float32) < 0.01)).astype(dtype)
+    if kind == "gradient":
+        return gradients.gradients(n, rank, seed).astype(dtype, copy=False)
     if not os.path.exists(kind):
         raise Error(f"--data {kind!r} is neither a file nor one of {', '.join(KINDS)}")
     stored = np.load(kind, mmap_mode="r").reshape(-1) if kind.endswith(".npy") else np.fromfile(kind, dtype)
     if not stored.size:
         raise Error(f"--data {kind}: there are no values in it")
     return stored[np.arange(rank * n, rank * n + n) % stored.size].astype(dtype)
+
+
+def describe(kind: str) -> str:
+    """What the values are."""
+    return gradients.describe() if kind == "gradient" else KINDS.get(kind, kind)

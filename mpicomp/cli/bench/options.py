@@ -27,7 +27,10 @@ def add_collective(parser: argparse.ArgumentParser, formats: Sequence[str] = FOR
     )
     parser.add_argument("-d", "--datatype", "--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument(
-        "--data", default="normal", metavar="KIND", help="normal, heavy, sparse, or a file (.npy, or plain values)"
+        "--data",
+        default="normal",
+        metavar="KIND",
+        help="normal, heavy, sparse, gradient, or a file (.npy, or plain values)",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the data and of the codecs (0)")
     add_turns(parser)

@@ -1,12 +1,13 @@
-"""bench allreduce --compare: what other libraries do with the same arrays, where they are installed."""
+"""--compare: what other libraries do with the same arrays, where they are installed."""
 
 from __future__ import annotations
 
 import os
 import socket
 from datetime import timedelta
+from functools import partial
 from importlib.util import find_spec
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
@@ -128,3 +129,59 @@ def powersgd_hook(plain: Any) -> Callable[..., None]:
         torch.mul(result, plain.size, out=torch.from_numpy(out))
 
     return call
+
+
+class PeerCodec(NamedTuple):
+    """Another library's codec: encode(x) gives bytes, decode(bytes, x) an array."""
+
+    name: str
+    encode: Callable[[np.ndarray], Any]
+    decode: Callable[[Any, np.ndarray], np.ndarray]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def jobs(self, x: np.ndarray, out: np.ndarray) -> tuple[Callable[[], Any], Callable[[], Any], Callable[[], int]]:
+        wire = [self.encode(x)]
+
+        def encode() -> None:
+            wire[0] = self.encode(x)
+
+        def decode() -> None:
+            out[...] = self.decode(wire[0], x)
+
+        return encode, decode, lambda: len(wire[0])
+
+
+def codecs() -> tuple[list[PeerCodec], list[str]]:
+    """(codecs of other libraries, what is not installed): one thread each, as ours."""
+    found, notes = [], []
+    if find_spec("zfpy"):
+        import zfpy
+
+        for rate in (4, 8):
+            found.append(
+                PeerCodec(
+                    f"zfp rate={rate}",
+                    partial(zfpy.compress_numpy, rate=rate, write_header=True),
+                    lambda wire, x: zfpy.decompress_numpy(wire),
+                )
+            )
+    else:
+        notes.append("zfpy is not installed: zfp is not compared")
+    if find_spec("blosc2"):
+        import blosc2
+
+        blosc2.set_nthreads(1)
+        for name in ("LZ4", "ZSTD"):
+            settings = {"codec": getattr(blosc2.Codec, name), "clevel": 1, "typesize": 4, "nthreads": 1}
+            found.append(
+                PeerCodec(
+                    f"blosc2 {name.lower()} (lossless)",
+                    lambda x, settings=settings: blosc2.compress2(x, **settings),  # type: ignore[misc]
+                    lambda wire, x: np.frombuffer(blosc2.decompress2(wire), x.dtype),
+                )
+            )
+    else:
+        notes.append("blosc2 is not installed: it is not compared")
+    return found, notes

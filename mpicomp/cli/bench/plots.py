@@ -6,8 +6,15 @@ import argparse
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+
+from ...codecs import codec
 from ...errors import Error
+from .data import values
 from .report import Report
+
+BLOCK = 65536
+MARKS = "os^vD*PX<>ph"
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -28,6 +35,48 @@ def figure(*args: Any, **kwargs: Any) -> Any:
 
 def save(picture: Any, path: str) -> None:
     picture.savefig(path, dpi=120, bbox_inches="tight")
+
+
+def codecs(arguments: argparse.Namespace, report: Report) -> None:
+    """Error against bits on the wire: every codec that was measured, and natural against standard dithering."""
+    if not arguments.plot:
+        return
+    picture, (left, right) = figure(1, 2, figsize=(13, 5.5))
+    first = report.rows[0]["data"]
+    rows = [row for row in report.rows if row["data"] == first and row["error"] > 0]
+    for index, row in enumerate(rows):
+        left.plot(row["bits"], row["error"], MARKS[index % len(MARKS)], markersize=7, alpha=0.8, label=row["codec"])
+    left.legend(fontsize=6.5, loc="lower left")
+    left.set(title=f"every codec, {first} data", xlabel="bits a value on the wire", ylabel="relative error (rms)")
+    left.set(xscale="log", yscale="log")
+    for p, dashes in ((2, "-"), ("inf", "--")):
+        for name, color in (("dithering", "tab:red"), ("natural-dithering", "tab:blue")):
+            bits, errors = zip(*dithering(name, p))
+            right.plot(bits, errors, dashes, color=color, marker="o", markersize=4, label=f"{name}, p={p}")
+    right.axhline((1 / 8) ** 0.5, color="gray", linewidth=0.8)
+    right.annotate(
+        "bound of natural compression", (6.2, (1 / 8) ** 0.5), xytext=(0, 3), textcoords="offset points", fontsize=7
+    )
+    right.set(
+        title=f"as many levels, one norm for {BLOCK:,} normal values",
+        xlabel="bits a value, with its sign",
+        yscale="log",
+    )
+    right.legend(fontsize=8)
+    for axis in (left, right):
+        axis.grid(alpha=0.3, which="both")
+    save(picture, arguments.plot)
+
+
+def dithering(name: str, p: Any) -> list[tuple[int, float]]:
+    """(bits, relative error) with 2 to 8 bits, in blocks so large that even levels are far apart."""
+    x = values("normal", 8 * BLOCK)
+    found = []
+    for bits in range(2, 9):
+        each = codec(f"{name}:bits={bits},block={BLOCK},p={p}")
+        y = each.decode(each.encode(x, seed=1), like=x)
+        found.append((bits, float(np.linalg.norm(y - x) / np.linalg.norm(x))))
+    return found
 
 
 def sizes(arguments: argparse.Namespace, report: Report, key: str, label: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from ... import __version__, launch
 from ...errors import Error
 from . import options, plots
-from .data import values
+from .data import describe, values
 from .report import Bar, Column, Report, digits
 from .turns import Times, repeats, take_turns
 
@@ -107,7 +107,7 @@ def facts(arguments: argparse.Namespace, plain: Any) -> dict[str, Any]:
         "ranks": plain.size,
         "hosts": hosts,
         "kernels": launch.describe(),
-        "data": f"{arguments.data}, other values on every rank",
+        "data": f"{describe(arguments.data)}; other values on every rank",
         "turns": f"{arguments.iters} after {arguments.warmup_iters}; time: median of the slowest rank",
     }
 
