@@ -136,7 +136,7 @@ class FamilyMixin:
             if call.plan.algorithm != "raw":
                 return
             if not settings and shape is not None and not call.port.stats.timed:
-                self._untouched.add(shape)
+                self._untouched[shape] = None
         getattr(self._handle, kind.name)(self, *_plain(args))
 
     def _later(self: Any, kind: type[Family], args: Sequence[Any], settings: dict[str, Any]) -> Any:

@@ -9,9 +9,6 @@
  *
  * A last, short block is copied into a full one with zeros behind it, so there is one way through the arithmetic. */
 
-#ifndef STREAM_FROM
-#define STREAM_FROM (16 << 20) /* bytes of output that no cache is expected to keep */
-#endif
 #define FULL (HEAD + BLOCK * (ONE + TWO) / 8)
 #define PART(m, bits) ((size_t)(((m) * (bits) + 7) / 8))
 

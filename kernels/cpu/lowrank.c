@@ -14,7 +14,6 @@
 
 #define EACH(j, count) for (mc_i64 j = 0; j < (count); j++)
 #define LANES 32
-#define STREAM_FROM (16 << 20)              /* bytes of output that no cache is expected to keep */
 
 /* Asks for memory to be in the second cache when a loop comes to it. */
 MC_FN void far_ahead(const void *p, int nbytes)

@@ -20,9 +20,6 @@
 #define KERNEL_(codec, verb, kind) MC_KERNEL(mc_##codec##_##verb##_##kind)
 #define KERNEL__(codec, verb, kind) KERNEL_(codec, verb, kind)
 #define KERNEL(verb) KERNEL__(CODEC, verb, KIND)
-#ifndef STREAM_FROM
-#define STREAM_FROM (16 << 20) /* bytes of output that no cache is expected to keep */
-#endif
 #define ENCODE_ARGUMENTS mc_u64 key, mc_u64 first, mc_u32 offset, mc_i32 nearest, TAIL
 
 typedef struct {

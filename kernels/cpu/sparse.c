@@ -9,7 +9,6 @@
 #define CANDIDATES 4096
 #define BAD_WIRE 1
 #define ROOM (MC_SPARSE_MOST + 2)           /* for indices: append() writes up to two more than it counts */
-#define STREAM_FROM (16 << 20)              /* bytes of output that no cache is expected to keep */
 #define PIECE 1024                          /* values that are put together before they are written past the caches */
 
 /* Asks for memory to be in the second cache when a loop comes to it, which can wait for more at a time than the first. */
