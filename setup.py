@@ -10,6 +10,7 @@ import platform
 import shlex
 import shutil
 import subprocess
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -71,10 +72,14 @@ class BuildLibrary(build_ext):
             folder = Path(self.build_temp) / f"v{level}"
             folder.mkdir(parents=True, exist_ok=True)
             made = [str(folder / Path(source).with_suffix(".o").name) for source in sources]
+            options = compiler + FLAGS + flags + extra + [f"-DMC_LEVEL={level}"]
             try:
-                for source, result in zip(sources, made):
-                    options = FLAGS + flags + extra + [f"-DMC_LEVEL={level}"]
-                    self.run_tool(compiler + options + ["-c", source, "-o", result])
+                with ThreadPool() as pool:
+                    pool.starmap(
+                        lambda source, result, options=options: self.run_tool(options + ["-c", source, "-o", result]),
+                        zip(sources, made),
+                        chunksize=1,
+                    )
             except subprocess.CalledProcessError:
                 if level == 1:
                     raise

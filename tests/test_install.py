@@ -33,7 +33,7 @@ def source(tmp_path_factory) -> Path:
 
 
 def test_sdist_to_wheel_to_an_empty_environment(source, tmp_path):
-    run(sys.executable, "-m", "build", "--no-isolation", "-o", tmp_path, source)
+    run(sys.executable, "-m", "build", "--no-isolation", "-o", tmp_path, source, CFLAGS="-O0")  # in a fifth of the time
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name.startswith("mpicomp-") and "-py3-none-" in wheel.name
     with zipfile.ZipFile(wheel) as file:
@@ -50,7 +50,7 @@ def test_sdist_to_wheel_to_an_empty_environment(source, tmp_path):
 
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True, timeout=120)
     bin = tmp_path / "venv" / "bin"
-    run(bin / "pip", *QUIET, "install", "--prefer-binary", f"mpicomp[mpich] @ {wheel.as_uri()}")
+    run(bin / "pip", *QUIET, "install", "--prefer-binary", "--no-compile", f"mpicomp[mpich] @ {wheel.as_uri()}")
     assert "CPU kernels" in run(bin / "mpicomp", "info")
     code = "import mpicomp; from mpicomp import launch; print(launch.describe(), mpicomp.__file__)"
     shown = run(bin / "python", "-W", "error", "-c", code)

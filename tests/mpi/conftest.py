@@ -35,6 +35,14 @@ def pytest_configure(config):
         reporter._tw = create_terminal_writer(config, _log)
 
 
+def pytest_collection_modifyitems(config, items):
+    """Long tests are marked with the numbers of ranks that they are for."""
+    for item in list(items):
+        marked = item.get_closest_marker("ranks")
+        if marked is not None and WORLD.size not in marked.args:
+            items.remove(item)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
     faulthandler.dump_traceback_later(LIMIT, exit=True, file=_log)

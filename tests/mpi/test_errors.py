@@ -172,6 +172,7 @@ BAD = {
 each_mistake = pytest.mark.parametrize("mistake", BAD)
 
 
+@pytest.mark.ranks(1, 2, 3, 4)
 @each_mistake
 def test_bad_input_on_all_ranks_is_an_error_on_all(comm, mistake):
     make, given, words = BAD[mistake]
@@ -179,6 +180,7 @@ def test_bad_input_on_all_ranks_is_an_error_on_all(comm, mistake):
     assert any(text for text in texts)
 
 
+@pytest.mark.ranks(1, 2, 3, 4)
 @several
 @each_mistake
 def test_bad_input_on_one_rank_is_an_error_on_all(comm, mistake):
@@ -231,6 +233,7 @@ def test_a_failure_leaves_no_request_waiting(comm):
 # Silence
 
 
+@pytest.mark.ranks(2, 3, 4)
 @several
 def test_a_rank_that_never_comes_is_named_after_the_timeout(monkeypatch):
     monkeypatch.setenv("MPICOMP_TIMEOUT", "0.3")

@@ -140,6 +140,7 @@ def test_allgather_leaves_the_send_buffer_as_it_is(comm):
     assert x.tobytes() == values(RANK, 3000).tobytes()
 
 
+@pytest.mark.ranks(1, 2, 4)
 @each
 @pytest.mark.parametrize("dtype", ["f2", "f8", "c8"])
 def test_other_types(comm, name, algorithm, dtype):

@@ -54,6 +54,7 @@ def test_real_ranks_get_the_bits_of_virtual_ones(ring, method):
     assert made.bytes_sent == workers.bytes_sent[ring.rank]
 
 
+@pytest.mark.ranks(4, 7)
 @pytest.mark.parametrize("make", [mpicomp.torus, mpicomp.grid, mpicomp.exponential, mpicomp.complete, mpicomp.star])
 def test_every_graph_comes_to_an_agreement(make):
     comm = make(WORLD.Dup(), codec="natural")

@@ -226,6 +226,7 @@ def test_persistent_gathers_read_the_buffer_of_the_moment(graph):
     request.Free()
 
 
+@pytest.mark.ranks(1, 2, 4)
 @pytest.mark.parametrize("memory", ["difference", "extrapolation"])
 @pytest.mark.parametrize("codec", CODECS)
 def test_replicas_are_the_same_bits_at_sender_and_receivers(base, codec, memory):
