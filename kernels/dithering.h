@@ -52,8 +52,8 @@ MC_FN mc_u32 mc_dithering_spare(mc_u32 spare, mc_u32 u) { return u > 1 && spare 
 
 MC_FN float mc_dithering_step_f32(float norm, mc_u32 u, mc_u32 spare)
 {
-    float step = (float)((double)norm / (double)u);
-    mc_u32 bits = mc_bits_f32(step) + ((double)step * (double)u < (double)norm), more = mc_dithering_spare(spare, u);
+    float step = mc_narrow(mc_wide(norm) / (double)u);
+    mc_u32 bits = mc_bits_f32(step) + (mc_wide(step) * (double)u < mc_wide(norm)), more = mc_dithering_spare(spare, u);
     return mc_f32((bits + more) & ~more);
 }
 
@@ -66,7 +66,7 @@ MC_FN double mc_dithering_step_f64(double norm, mc_u32 u)
 /* A norm as it is sent: at most the largest finite number. `spare` bits of the mantissa are rounded up to 0. */
 MC_FN float mc_norm_f32(double size, mc_u32 spare)
 {
-    mc_u32 u = mc_bits_f32(size > 3.4028234663852886e38 ? 3.4028234663852886e38f : (float)size);
+    mc_u32 u = mc_bits_f32(size > 3.4028234663852886e38 ? 3.4028234663852886e38f : mc_narrow(size));
     u = (u + spare) & ~spare;
     return mc_f32(u >= 0x7F800000 ? 0x7F7FFFFF & ~spare : u);
 }

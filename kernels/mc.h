@@ -1,9 +1,13 @@
-/* What every kernel needs: integer types, bit casts and the mark of a function. This is the only file that asks
- * which compiler is reading. NVRTC has no <stdint.h>, so the types are named here. */
+/* What every kernel needs: integer types, bit casts, arithmetic that no compiler rounds otherwise, and the mark of a
+ * function. This is the only file that asks which compiler is reading. NVRTC has no <stdint.h>, so the types are
+ * named here.
+ *
+ * Wherever subnormal floats can occur, floats are added, multiplied, divided and converted by the functions below: CuPy
+ * compiles with -ftz=true, which makes zeros of them, in comparisons too. Doubles need no such care. */
 #ifndef MC_H
 #define MC_H
 
-#ifdef __CUDACC_RTC__
+#if defined(__CUDACC__) || defined(__HIP__)
 typedef unsigned char mc_u8;
 typedef unsigned short mc_u16;
 typedef unsigned int mc_u32;
@@ -15,6 +19,11 @@ MC_FN mc_u32 mc_bits_f32(float x) { return __float_as_uint(x); }
 MC_FN float mc_f32(mc_u32 u) { return __uint_as_float(u); }
 MC_FN mc_u64 mc_bits_f64(double x) { return (mc_u64)__double_as_longlong(x); }
 MC_FN double mc_f64(mc_u64 u) { return __longlong_as_double((mc_i64)u); }
+#ifdef __CUDACC__
+MC_FN mc_u32 mc_swap(mc_u32 v, int distance) { return __shfl_xor_sync(0xFFFFFFFFu, v, distance); }
+#else
+MC_FN mc_u32 mc_swap(mc_u32 v, int distance) { return (mc_u32)__shfl_xor((int)v, distance); }
+#endif
 #else
 #include <stdint.h>
 #include <string.h>
@@ -33,5 +42,22 @@ MC_FN double mc_f64(mc_u64 u) { double x; memcpy(&x, &u, 8); return x; }
 #error "wires are little-endian; this machine is not"
 #endif
 #endif
+
+#ifdef __CUDA_ARCH__
+MC_FN float mc_add_f32(float a, float b) { float c; asm("add.rn.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
+MC_FN float mc_mul_f32(float a, float b) { float c; asm("mul.rn.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
+MC_FN float mc_div_f32(float a, float b) { float c; asm("div.rn.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c; }
+MC_FN double mc_wide(float x) { double y; asm("cvt.f64.f32 %0, %1;" : "=d"(y) : "f"(x)); return y; }
+MC_FN float mc_narrow(double x) { float y; asm("cvt.rn.f32.f64 %0, %1;" : "=f"(y) : "d"(x)); return y; }
+#else
+MC_FN float mc_add_f32(float a, float b) { return a + b; }
+MC_FN float mc_mul_f32(float a, float b) { return a * b; }
+MC_FN float mc_div_f32(float a, float b) { return a / b; }
+MC_FN double mc_wide(float x) { return (double)x; }
+MC_FN float mc_narrow(double x) { return (float)x; }
+#endif
+MC_FN double mc_add_f64(double a, double b) { return a + b; }
+MC_FN double mc_mul_f64(double a, double b) { return a * b; }
+MC_FN double mc_div_f64(double a, double b) { return a / b; }
 
 #endif

@@ -187,6 +187,20 @@ def empty(n: int, dtype: Any, like: Any = None) -> Any:
     return np.empty(n, dtype)
 
 
+def zeros(n: int, dtype: Any, like: Any = None) -> Any:
+    """n zeros, where the flat array `like` is. On the host they take no memory before they are written."""
+    if like is not None and is_cupy(like):
+        return sys.modules["cupy"].zeros(n, dtype)
+    return np.zeros(n, dtype)
+
+
+def beside(x: Any, like: Any) -> Any:
+    """x in the memory (host or device) where `like` is."""
+    if is_cupy(like) == is_cupy(x):
+        return x
+    return sys.modules["cupy"].asarray(x) if is_cupy(like) else x.get()
+
+
 def address(x: Any) -> int:
     """Where a flat array begins."""
     return x.data.ptr if is_cupy(x) else x.__array_interface__["data"][0]

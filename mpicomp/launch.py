@@ -1,4 +1,4 @@
-"""Kernels by name: the C library at the best level that this processor has, or the NumPy reference.
+"""Kernels by name: the C library at the best level that this processor has, or the NumPy reference; CUDA for CuPy arrays.
 
 `kernel("natural_encode_f32")(x, n, wire, key, first, offset, nearest)` takes NumPy arrays where C takes
 pointers, releases the GIL and gives the same bytes at every level. A call costs a few microseconds.
@@ -19,6 +19,7 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from . import reference
+from .arrays import is_cupy
 
 LIBRARY = Path(__file__).with_name("libmpicomp.so")
 LEVELS = (4, 3, 1)
@@ -32,6 +33,8 @@ ARGUMENTS = {
     "reduce": "wires p position own n scale wire key first offset nearest",
     "scale_add": "x n acc weight",
     "round": "acc n out",
+    "multiply": "acc n weight",  # and divide: on GPUs alone
+    "divide": "acc n weight",
     "select": "x n block k values pace tail stride key first",
     "scatter": "values pace tail stride n block k out",
     "accumulate": "values pace tail stride n block k acc weight",
@@ -71,8 +74,10 @@ STORED = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}  # bytes of x, own and out; a
 
 def kernel(name: str, like: Any = None) -> Callable[..., Any]:
     """The kernel `name` for arrays like `like` (NumPy if not given)."""
-    if hasattr(like, "__cuda_array_interface__"):
-        raise TypeError(f"kernel {name!r} takes NumPy arrays, not {type(like).__name__}")
+    if is_cupy(like):
+        from . import device
+
+        return device.kernel(name)
     return _kernel(name, os.environ.get("MPICOMP_CPU", ""))
 
 
@@ -107,15 +112,19 @@ def _library() -> ctypes.CDLL | None:
         return None
 
 
+def signature(codec: str, verb: str, kind: str) -> tuple[list[str], dict[str, int], Any]:
+    """(the names of a kernel's arguments, the item sizes of those that are arrays, the type of a weight or scale)."""
+    names = ARGUMENTS[verb].split() + TAILS.get(codec, "").split()
+    stored, total = STORED[kind], 8 if kind == "f64" else 4
+    sizes = {"x": stored, "own": stored, "out": stored, "acc": total, "left": total, "right": total, **BYTES}
+    return names, sizes, ctypes.c_double if kind == "f64" else ctypes.c_float
+
+
 def _call(function: Any, name: str) -> Callable[..., Any]:
     """`function` with arrays for pointers, each checked for its item size, length and contiguity."""
     verb, kind = name.rsplit("_", 1)
     codec, verb = ("", verb) if verb in ARGUMENTS else verb.split("_", 1)
-    names = ARGUMENTS[verb].split() + TAILS.get(codec, "").split()
-    total = 8 if kind == "f64" else 4
-    real = ctypes.c_double if kind == "f64" else ctypes.c_float
-    sizes = {"x": STORED[kind], "own": STORED[kind], "out": STORED[kind], "acc": total, "left": total, "right": total}
-    sizes.update(BYTES)
+    names, sizes, real = signature(codec, verb, kind)
     function.restype = ctypes.c_int32 if verb in STATUS else None
     function.argtypes = [ctypes.c_void_p if each in sizes else SCALARS.get(each, real) for each in names]
     arrays = [(i, each, sizes[each]) for i, each in enumerate(names) if each in sizes]
@@ -148,15 +157,20 @@ _view: Callable[[Any], Any] = (ctypes.c_char * 0).from_buffer
 
 
 def _address(array: np.ndarray, name: str, itemsize: int, least: int) -> int:
-    if array.itemsize == itemsize and array.size >= least and array.flags.c_contiguous:
-        try:
-            return ctypes.addressof(_view(array))
-        except (TypeError, ValueError):  # read-only, or of a type that buffers do not know; three times slower
-            return array.ctypes.data
-    raise TypeError(
-        f"{name}: needs a contiguous array of {itemsize}-byte items, {least} or more; "
-        f"got {array.dtype} {array.shape} with strides {array.strides}"
-    )
+    check(array, name, itemsize, least)
+    try:
+        return ctypes.addressof(_view(array))
+    except (TypeError, ValueError):  # read-only, or of a type that buffers do not know; three times slower
+        return array.ctypes.data
+
+
+def check(array: Any, name: str, itemsize: int, least: int) -> None:
+    """An array can stand for a pointer to `least` items, or this raises TypeError."""
+    if array.itemsize != itemsize or array.size < least or not array.flags.c_contiguous:
+        raise TypeError(
+            f"{name}: needs a contiguous array of {itemsize}-byte items, {least} or more; "
+            f"got {array.dtype} {array.shape} with strides {array.strides}"
+        )
 
 
 def _addresses(wires: Sequence[np.ndarray]) -> Any:
@@ -168,12 +182,14 @@ def threads() -> int:
     return max(1, int(os.environ.get("MPICOMP_NUM_THREADS") or 1))
 
 
-def parallel(part: Callable[[int, int], Any], n: int, grain: int) -> None:
+def parallel(part: Callable[[int, int], Any], n: int, grain: int, like: Any = None) -> None:
     """Calls part(lo, hi) on ranges that make up 0..n, cut at multiples of `grain`; in threads if n is large.
+
+    Once for arrays on a GPU, which `like` tells: it has threads of its own, and a thread here would have another stream.
 
     The first exception of a part, in order of the ranges, is raised when all have ended.
     """
-    workers = min(threads(), n // LEAST) if n >= 2 * LEAST else 1
+    workers = min(threads(), n // LEAST) if n >= 2 * LEAST and not is_cupy(like) else 1
     if workers <= 1:
         part(0, n)
         return

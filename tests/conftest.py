@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
-collect_ignore = ["mpi", "slurm"]  # each is started by name, with a launcher
+import pytest
+
+collect_ignore = ["emulation", "mpi", "slurm"]  # each is started by name, with a launcher
 LAST = ("test_mpi.py",)  # slow, and hard to read if something simple is broken already
 
 for name in [name for name in os.environ if name.startswith("MPICOMP_")]:
@@ -12,5 +16,19 @@ for name in [name for name in os.environ if name.startswith("MPICOMP_")]:
         del os.environ[name]  # settings of whoever starts the suite are not what it tests
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "gpu: needs CuPy and a GPU")
+
+
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name in LAST)
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if marked and not gpu_found():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="no GPU, or no CuPy (pip install 'mpicomp[cuda13]')"))
+
+
+def gpu_found():
+    """In a process of its own: tests here must not find CuPy loaded."""
+    code = "import cupy; cupy.zeros(1).sum().item()"
+    return not subprocess.run([sys.executable, "-c", code], capture_output=True).returncode

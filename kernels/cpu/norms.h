@@ -1,7 +1,8 @@
-/* Norms of blocks, summed in the order that dithering.h states, and how they stand on the wire. */
+/* Norms of blocks, summed in the order that dithering.h states. */
 #ifndef MC_CPU_NORMS_H
 #define MC_CPU_NORMS_H
 #include "../dithering.h"
+#include "../norms.h"
 #include "pack.h"
 
 /* What is known of a block so far: the largest bits of its floats or doubles, and eight sums. */
@@ -84,54 +85,12 @@ MC_FN double norm_of(const tally_t *t, double most, int p)
     return p == 0 ? most : p == 1 ? s[0] + s[1] : __builtin_sqrt(s[0] + s[1]);
 }
 
-/* A norm to wire and back: what is not finite comes back as NaN, and nothing negative does. `from` is where the block's random numbers are;
- * the norm's own come from the group beside the first. */
+/* A norm's random numbers, where those of its block are `from`: from the group beside the first. */
 MC_FN mc_u64 norm_draw(draws_t from)
 {
     mc_group_t g = mc_group_more(mc_group(from.key, from.first / MC_GROUP));
     mc_u32 high = from.nearest ? MC_HALF : mc_draw(g, 0) + from.offset;
     return (mc_u64)high << 32 | (from.nearest ? 0 : mc_draw(g, 1));
-}
-
-MC_FN void write_norm_f32(float norm, int natural, draws_t from, mc_u8 *wire)
-{
-    if (natural)
-        wire[0] = norm == norm ? (mc_u8)mc_natural_code_f32(mc_bits_f32(norm), (mc_u32)(norm_draw(from) >> 32)) : 255;
-    else
-        memcpy(wire, &norm, 4);
-}
-
-MC_FN float read_norm_f32(const mc_u8 *wire, int natural)
-{
-    mc_u32 u;
-    if (natural)
-        u = (mc_u32)wire[0] << 23;
-    else
-        memcpy(&u, wire, 4);
-    u &= 0x7FFFFFFF;
-    return mc_f32(u < MC_INF ? u : 0x7FC00000);
-}
-
-MC_FN void write_norm_f64(double norm, int natural, draws_t from, mc_u8 *wire)
-{
-    mc_u16 code = norm == norm ? (mc_u16)mc_natural_code_f64(mc_bits_f64(norm), norm_draw(from)) : 2047;
-    if (natural)
-        memcpy(wire, &code, 2);
-    else
-        memcpy(wire, &norm, 8);
-}
-
-MC_FN double read_norm_f64(const mc_u8 *wire, int natural)
-{
-    mc_u16 code;
-    mc_u64 u;
-    memcpy(&code, wire, 2);
-    if (natural)
-        u = (mc_u64)(code > 2047 ? 2047 : code) << 52;
-    else
-        memcpy(&u, wire, 8);
-    u &= 0x7FFFFFFFFFFFFFFFu;
-    return mc_f64(u < MC_INF64 ? u : 0x7FF8000000000000u);
 }
 
 #endif

@@ -9,7 +9,7 @@
  * A block is read once for its norm and once more to be coded; sums of up to ROOM values wait for that in the first
  * cache, those of longer blocks are taken again. */
 
-#include "kinds.h"
+#include "../kinds.h"
 
 #define ROOM 4096
 #define STORED NAMED(STORED, KIND)

@@ -74,7 +74,7 @@ class Codec:
             raise TypeError("decode takes either like= or out=")
         result = arrays.empty_like(like) if out is None else out
         flat = self._flatten(result, "like" if out is None else "out", writable=True)
-        wire, expected = arrays.as_wire(wire), self.size(flat.n, flat.kind)
+        wire, expected = arrays.beside(arrays.as_wire(wire), flat.data), self.size(flat.n, flat.kind)
         if wire.size != expected:
             raise WireError(
                 f"wire has {wire.size} bytes; {self} writes {expected} for {flat.n} values of {KINDS[flat.kind].label}"
@@ -146,7 +146,7 @@ class Codec:
             if index < len(terms.wires):
                 self.add_into(terms.wires[index], acc, terms.kind)
         if scale != 1.0:
-            acc /= acc.dtype.type(round(1 / scale))  # scale is 1 / ranks; dividing is exact where the mean is
+            divide(acc, round(1 / scale))  # scale is 1 / ranks; dividing is exact where the mean is
         return acc
 
     # Checks
@@ -169,6 +169,22 @@ class Codec:
 def accumulate(x: Flat, acc: Any, weight: float) -> None:
     """acc += weight * x, in the type of acc."""
     launch.kernel(f"scale_add_{x.kind}", acc)(x.data, x.n, acc, weight)
+
+
+def multiply(acc: Any, by: float) -> None:
+    """acc *= by."""
+    if arrays.is_cupy(acc):  # whose own arithmetic flushes subnormal floats
+        launch.kernel(f"multiply_f{8 * acc.itemsize}", acc)(acc, acc.size, by)
+    else:
+        acc *= acc.dtype.type(by)
+
+
+def divide(acc: Any, by: float) -> None:
+    """acc /= by."""
+    if arrays.is_cupy(acc):
+        launch.kernel(f"divide_f{8 * acc.itemsize}", acc)(acc, acc.size, by)
+    else:
+        acc /= acc.dtype.type(by)
 
 
 def as_kind(acc: Any, kind: str) -> Flat:

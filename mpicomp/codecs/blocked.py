@@ -31,7 +31,7 @@ class Blocked(Codec):
             out = self._cut(wire, lo, hi, x.kind)
             run(x.data[lo:hi], hi - lo, out, stream.key, stream.first + lo, stream.offset, *tail)
 
-        launch.parallel(part, x.n, self.grain)
+        launch.parallel(part, x.n, self.grain, wire)
 
     def decode_into(self, wire: Any, out: Flat) -> None:
         run, tail, kind = self._kernel("decode", out.kind, wire), self.tail(), out.kind
@@ -39,7 +39,7 @@ class Blocked(Codec):
         def part(lo: int, hi: int) -> None:
             run(self._cut(wire, lo, hi, kind), hi - lo, out.data[lo:hi], *tail)
 
-        launch.parallel(part, out.n, self.grain)
+        launch.parallel(part, out.n, self.grain, wire)
 
     def add_into(self, wire: Any, acc: Any, kind: str, weight: float = 1.0) -> None:
         run, tail = self._kernel("add", kind, wire), self.tail()
@@ -47,7 +47,7 @@ class Blocked(Codec):
         def part(lo: int, hi: int) -> None:
             run(self._cut(wire, lo, hi, kind), hi - lo, acc[lo:hi], weight, *tail)
 
-        launch.parallel(part, acc.size, self.grain)
+        launch.parallel(part, acc.size, self.grain, wire)
 
     def reduce_into(self, terms: Terms, scale: float, out: Any, stream: Stream) -> None:
         run, tail, kind = self._kernel("reduce", terms.kind, out), (0, *self.tail()), terms.kind
@@ -59,7 +59,7 @@ class Blocked(Codec):
             draws = (stream.key, stream.first + lo, stream.offset, *tail)
             run(wires, len(wires), terms.position, own, hi - lo, scale, target, *draws)
 
-        launch.parallel(part, terms.n, self.grain)
+        launch.parallel(part, terms.n, self.grain, out)
 
 
 def blocks_size(n: int, bits: int, block: int, head: int) -> int:

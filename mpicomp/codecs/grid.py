@@ -7,11 +7,11 @@ bytes with the first value lowest.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
-from ..arrays import Flat
+from ..arrays import Flat, is_cupy
 from ..errors import CodecError
 from ..reference.rng import draws
 from .base import Codec, Stream
@@ -45,6 +45,8 @@ class Grid(Codec, name="grid"):
         return -(-n * self.bits // 8)
 
     def encode_into(self, x: Flat, wire: Any, stream: Stream) -> None:
+        if is_cupy(wire):  # there is no kernel for it
+            return through_host(lambda data, out: self.encode_into(Flat(data, x.kind), out, stream), x.data, wire)
         most = (1 << self.bits - 1) - 1
         with np.errstate(all="ignore"):
             place = np.floor(x.data / np.float64(self.step) + draws(x.n, stream.key, stream.first) / 2.0**32)
@@ -59,9 +61,18 @@ class Grid(Codec, name="grid"):
         wire[:] = np.bitwise_or.reduce(padded.reshape(-1, each) << shifts, axis=1)
 
     def decode_into(self, wire: Any, out: Flat) -> None:
+        if is_cupy(wire):
+            return through_host(lambda data, result: self.decode_into(data, Flat(result, out.kind)), wire, out.data)
         if self.bits >= 8:
             number = wire.view(f"i{self.bits // 8}").astype(np.int32)
         else:
             shifts = np.arange(8 // self.bits, dtype=np.uint8) * np.uint8(self.bits)
             number = (wire[:, None] >> shifts).ravel()[: out.n].astype(np.int32) << 32 - self.bits >> 32 - self.bits
         out.data[:] = np.where(number == -(1 << self.bits - 1), np.nan, number * self.step)
+
+
+def through_host(work: Callable[[Any, Any], None], x: Any, out: Any) -> None:
+    """work(x, out) on arrays of a GPU, done by the CPU."""
+    result = np.empty(out.shape, out.dtype)
+    work(x.get(), result)
+    out.set(result)

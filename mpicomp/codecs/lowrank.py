@@ -82,8 +82,8 @@ class LowRank(Codec, name="lowrank"):
         matrix = self.matrix(flat.shape)
         if matrix is None:
             return Raw().decode(wire, out=result)
-        wire = arrays.as_wire(wire)
-        factors = np.empty(self.numbers(flat.shape), KINDS[flat.kind].accumulator)
+        wire = arrays.beside(arrays.as_wire(wire), flat.data)
+        factors = arrays.empty(self.numbers(flat.shape), KINDS[flat.kind].accumulator, like=flat.data)
         if wire.size != factors.nbytes:
             raise WireError(f"wire has {wire.size} bytes; {self} writes {factors.nbytes} for shape {flat.shape}")
         factors.view(np.uint8)[:] = wire
@@ -106,14 +106,14 @@ _WHERE = "lowrank needs matrices and the sum of all ranks' factors: it is for Al
 
 def random_factor(n: int, like: Flat, key: int) -> Any:
     """n numbers uniform in -1 to 1, the same for the same key."""
-    return (draws(n, key).view(np.int32) * 2.0**-31).astype(KINDS[like.kind].accumulator)
+    return arrays.beside((draws(n, key).view(np.int32) * 2.0**-31).astype(KINDS[like.kind].accumulator), like.data)
 
 
 def widened(x: Flat) -> Any:
     """x in the type of sums: itself if it is."""
     if KINDS[x.kind].storage == KINDS[x.kind].accumulator:
         return x.data
-    wide = np.zeros(x.n, KINDS[x.kind].accumulator)
+    wide = arrays.zeros(x.n, KINDS[x.kind].accumulator, like=x.data)
     accumulate(x, wide, 1.0)
     return wide
 
@@ -121,10 +121,10 @@ def widened(x: Flat) -> Any:
 def project(x: Any, matrix: Matrix, right: Any, rank: int) -> Any:
     """The left factor, rank rows: x times the right one."""
     rows, cols = matrix
-    left = np.empty(rank * rows, x.dtype)
+    left = arrays.empty(rank * rows, x.dtype, like=x)
     run = _kernel("project", x)
     launch.parallel(
-        lambda lo, hi: run(x[lo:hi], hi - lo, cols, right, left[lo // cols :], rows, rank), rows * cols, cols
+        lambda lo, hi: run(x[lo:hi], hi - lo, cols, right, left[lo // cols :], rows, rank), rows * cols, cols, x
     )
     return left
 
@@ -132,24 +132,24 @@ def project(x: Any, matrix: Matrix, right: Any, rank: int) -> Any:
 def back(x: Any, matrix: Matrix, left: Any, rank: int) -> Any:
     """The right factor, rank rows: the left one times x."""
     rows, cols = matrix
-    right = np.empty(rank * cols, x.dtype)
+    right = arrays.empty(rank * cols, x.dtype, like=x)
     run = _kernel("back", x)
 
     def part(lo: int, hi: int) -> None:
         lo, hi = lo // rows, hi // rows
         run(x[lo:], (rows - 1) * cols + hi - lo, hi - lo, cols, left, right[lo:], cols, rank)
 
-    launch.parallel(part, rows * cols, 64 * rows)
+    launch.parallel(part, rows * cols, 64 * rows, x)
     return right
 
 
 def expand(left: Any, right: Any, matrix: Matrix, rank: int, out: Flat) -> None:
     """The product of the factors, rounded to how out is stored."""
     rows, cols = matrix
-    wide = out.data if out.data.dtype == left.dtype else np.empty(out.n, left.dtype)
+    wide = out.data if out.data.dtype == left.dtype else arrays.empty(out.n, left.dtype, like=left)
     run = _kernel("expand", left)
     launch.parallel(
-        lambda lo, hi: run(left[lo // cols :], rows, right, rank, hi - lo, cols, wide[lo:hi]), rows * cols, cols
+        lambda lo, hi: run(left[lo // cols :], rows, right, rank, hi - lo, cols, wide[lo:hi]), rows * cols, cols, left
     )
     if wide is not out.data:
         out.data[:] = as_kind(wide, out.kind).data

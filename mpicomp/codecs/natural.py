@@ -79,18 +79,18 @@ class Natural(Codec, name="natural"):
                 nearest,
             )
 
-        launch.parallel(part, x.n, self.grain)
+        launch.parallel(part, x.n, self.grain, wire)
 
     def decode_into(self, wire: Any, out: Flat) -> None:
         run = self._kernel("decode", out.kind, wire)
         launch.parallel(
-            lambda lo, hi: run(self._cut(wire, lo, hi, out.kind), hi - lo, out.data[lo:hi]), out.n, self.grain
+            lambda lo, hi: run(self._cut(wire, lo, hi, out.kind), hi - lo, out.data[lo:hi]), out.n, self.grain, wire
         )
 
     def add_into(self, wire: Any, acc: Any, kind: str, weight: float = 1.0) -> None:
         run = self._kernel("add", kind, wire)
         launch.parallel(
-            lambda lo, hi: run(self._cut(wire, lo, hi, kind), hi - lo, acc[lo:hi], weight), acc.size, self.grain
+            lambda lo, hi: run(self._cut(wire, lo, hi, kind), hi - lo, acc[lo:hi], weight), acc.size, self.grain, wire
         )
 
     def reduce_into(self, terms: Terms, scale: float, out: Any, stream: Stream) -> None:
@@ -114,7 +114,7 @@ class Natural(Codec, name="natural"):
                 nearest,
             )
 
-        launch.parallel(part, terms.n, self.grain)
+        launch.parallel(part, terms.n, self.grain, out)
 
     def _cut(self, wire: Any, lo: int, hi: int, kind: str) -> Any:
         return wire[self.size(lo, kind) : self.size(hi, kind)]

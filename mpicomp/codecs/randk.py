@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -53,14 +55,14 @@ class RandK(Sparse, name="randk"):
     def _join(self, part: Blocks, wires: list[Any], room: Any, own: bool) -> None:
         """The blocks' keys, and NaN where one of the terms has it."""
         words = [_words(part, wire) for wire in ([room] if own else []) + wires]
-        if any(np.any((word ^ words[0]) & KEY) for word in words[1:]):
+        if any(((word ^ words[0]) & KEY).any() for word in words[1:]):
             raise WireError(f"{self}: wires that kept different values cannot be summed; they need one seed")
         if not own:
             room[:] = 0
         tails = room.reshape(part.number, part.stride)[:, part.inner : part.inner + 8]
-        tails[:] = np.bitwise_or.reduce(words, axis=0).view(np.uint8).reshape(part.number, 8)
+        tails[:] = reduce(or_, words).view(np.uint8).reshape(part.number, 8)
 
 
 def _words(part: Blocks, wire: Any) -> Any:
     tails = wire.reshape(part.number, part.stride)[:, part.inner : part.inner + 8]
-    return np.ascontiguousarray(tails).view("<u8").reshape(part.number)
+    return tails.copy().view("<u8").reshape(part.number)

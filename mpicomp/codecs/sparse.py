@@ -112,7 +112,7 @@ class Sparse(Codec):
                     kept = Flat(values[b * part.k : (b + 1) * part.k], x.kind)
                     second.encode_into(kept, inner, stream._replace(first=stream.first + part.lo + b * part.m))
 
-        launch.parallel(work, x.n, self.block)
+        launch.parallel(work, x.n, self.block, wire)
 
     def select(self, part: Blocks, x: Flat, room: Any, stream: Stream, apart: bool) -> Any:
         """Choose, and write where the chosen values belong. They are returned or, unless `apart`, go to the wire."""
@@ -163,7 +163,7 @@ class Sparse(Codec):
                 if place(part, kept, pace, room[part.inner :], part.stride):
                     raise WireError(f"{self}: a block whose indices do not rise or are out of range")
 
-        launch.parallel(work, n, self.block)
+        launch.parallel(work, n, self.block, wire)
 
     # On its own, the kept values as they are
 

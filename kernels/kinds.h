@@ -7,10 +7,10 @@
  *   LIMIT           bits of the smallest positive sum that the kind cannot store
  *   SPARE           the low bits of a float's mantissa that the kind has no room for
  *   NEEDS_TOP       whether a block's largest value is asked for, where its norm does not say that sums overflow */
-#ifndef MC_CPU_KINDS_H
-#define MC_CPU_KINDS_H
-#include "../half.h"
-#include "../natural.h"
+#ifndef MC_KINDS_H
+#define MC_KINDS_H
+#include "half.h"
+#include "natural.h"
 
 #define NAMED_(name, kind) name##_##kind
 #define NAMED(name, kind) NAMED_(name, kind)
