@@ -19,7 +19,7 @@ from .timing import Table
 SMALL = 4096  # bytes up to which auto is MPI untouched, whatever the network
 FLOOR = 256 << 10  # the same where no times are known
 NEVER_BY_AUTO = ("server",)  # one rank's link carries everything
-SEGMENT = 2 << 20  # bytes of one segment, all owners' parts together: stays in a core's cache
+SEGMENT = 10 << 20  # bytes of one segment of 40 MB, all owners' parts together
 LEAST = 4096  # values of one segment: with fewer, messages cost more than what they carry
 MPI_SUMS = ("f32", "f64")  # what every MPI can add itself
 
@@ -190,8 +190,9 @@ def candidates(settings: Settings, kind: str, p: int) -> list[str]:
 
 
 def segment_for(nbytes: int) -> int:
-    """Bytes of a segment: enough segments to overlap, none so small that messages cost more than bytes."""
-    return min(max(nbytes // 8, 128 << 10), SEGMENT)
+    """Bytes of a segment. The first one's codec work overlaps with nothing, and each has a cost of its own, about that
+    of the codec's work on 2 MB: the sum of both is least with the root of the array's size."""
+    return int((nbytes / (40 << 20)) ** 0.5 * SEGMENT)
 
 
 def _carried(settings: Settings, kind: str) -> Settings:
