@@ -48,6 +48,8 @@ def measure(
     progress: Callable[[str, int], None] = lambda algorithm, nbytes: None,
 ) -> Table:
     """Time every algorithm at every size until a size takes longer than the budget. Collective."""
+    if not port.shares:
+        port.share_memory()
     table = Table("measured on this communicator")
     for nbytes in sizes:
         begin = time.perf_counter()
@@ -66,7 +68,7 @@ def _once(port: Any, settings: Settings, algorithm: str, x: Flat, out: Flat) -> 
     """One allreduce of x by an algorithm, on the private communicator."""
     if algorithm == "raw":
         return lambda: port.comm.Allreduce(x.data, out.data)
-    plan = planning.choose(settings.override(algorithm=algorithm), x.n, x.kind, port.size)
+    plan = planning.choose(settings.override(algorithm=algorithm), x.n, x.kind, port.size, near=port.near)
     randomness = Randomness(0, 0, port.rank, port.size)
 
     def run() -> None:

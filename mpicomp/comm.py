@@ -177,7 +177,8 @@ class Comm(FamilyMixin, MPI.Intracomm):
             raise CodecError(f"only floating-point data is compressed, not {getattr(x, 'dtype', type(x).__name__)}")
         wanted, port = self._settings.override(codec, algorithm, None, segment), existing_port(self)
         table = port.tables.get((wanted.codec, wanted.down, flat.kind)) if port is not None else None
-        return planning.choose(wanted, flat.n, flat.kind, self.size, table, flat.shapes)
+        near = port is not None and port.near
+        return planning.choose(wanted, flat.n, flat.kind, self.size, table, flat.shapes, near)
 
     def _prepare(self, sendbuf: Any, recvbuf: Any, op: MPI.Op, *changes: Any) -> Optional[allreduce.Call]:
         return allreduce.prepare(self, sendbuf, recvbuf, op, lambda: self._settings.override(*changes))

@@ -27,14 +27,22 @@ def amount(verb: str, arguments: Sequence[Any]) -> int:
 
 
 class Pool:
-    """Byte buffers for reuse: fresh memory costs a page fault for each 4 KB. Keeps at most `limit` bytes."""
+    """Byte buffers for reuse: fresh memory costs a page fault for each 4 KB. Keeps at most `limit` bytes.
+
+    With an `arena`, those that are to be lent come from memory that peers see.
+    """
 
     def __init__(self, limit: int = 64 << 20):
+        self.arena: Any = None
         self._free: dict[Any, list[Any]] = {}
         self._kept = 0
         self._limit = limit
 
-    def get(self, nbytes: int, like: Any = None) -> Any:
+    def get(self, nbytes: int, like: Any = None, lend: bool = False) -> Any:
+        if lend and self.arena is not None and not is_cupy(like):
+            buffer = self.arena.get(nbytes)
+            if buffer is not None:
+                return buffer
         size = -(-nbytes // 4096) * 4096
         free = self._free.get((size, is_cupy(like)))
         if free:
@@ -45,6 +53,8 @@ class Pool:
         return slab[:nbytes]
 
     def put(self, buffer: Any) -> None:
+        if self.arena is not None and not is_cupy(buffer) and self.arena.put(buffer):
+            return
         slab = buffer.base
         if slab is not None and self._kept + slab.size <= self._limit:
             self._kept += slab.size
@@ -119,13 +129,13 @@ class Reduction:
 
     def encode(self, lo: int, hi: int) -> Any:
         """This rank's part of a range."""
-        wire = self.room(lo, hi)
+        wire = self.pool.get(self.part_size(lo, hi), self.x.data, lend=True)
         self.write_part(lo, hi, wire)
         return wire
 
     def reduce(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int]) -> Any:
         """The encoded sum of a range: the wires and, at `position` among them, this rank's own values."""
-        wire = self.sum_room(lo, hi)
+        wire = self.pool.get(self.sum_size(lo, hi), self.x.data, lend=True)
         self.write_sum(lo, hi, wires, position, wire)
         return wire
 

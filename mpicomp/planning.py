@@ -20,6 +20,7 @@ SMALL = 4096  # bytes up to which auto is MPI untouched, whatever the network
 FLOOR = 256 << 10  # the same where no times are known
 NEVER_BY_AUTO = ("server",)  # one rank's link carries everything
 SEGMENT = 10 << 20  # bytes of one segment of 40 MB, all owners' parts together
+NEAR = 64 << 20  # the same where ranks see each other's memory, and there is no transfer to overlap with
 LEAST = 4096  # values of one segment: with fewer, messages cost more than what they carry
 MPI_SUMS = ("f32", "f64")  # what every MPI can add itself
 
@@ -113,13 +114,15 @@ def choose(
     p: int,
     table: Optional[Table] = None,
     shapes: tuple[tuple[int, ...], ...] = (),
+    near: bool = False,
 ) -> Plan:
-    """The same decision on every rank: it depends on nothing but its arguments and the environment."""
+    """The same decision on every rank: it depends on nothing but its arguments and the environment. `near` ranks see
+    each other's memory."""
     if "lowrank" in (settings.codec.name, settings.down.name, settings.algorithm):
         return _lowrank(settings, n, kind, p, shapes)
     settings = _carried(settings, kind)
     nbytes = n * KINDS[kind].storage.itemsize
-    segment = settings.segment or segment_for(nbytes)
+    segment = settings.segment or (min(nbytes, NEAR) if near else segment_for(nbytes))
 
     def plan(algorithm: str, why: str) -> Plan:
         if settings.feedback and algorithm == "raw":  # MPI's own remembers nothing; ours can do the same

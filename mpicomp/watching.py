@@ -86,8 +86,14 @@ class WatchedPort:
         return getattr(self._port, name)
 
     def isend(self, buffer: Any, dest: int, tag: int) -> Any:
+        return self._sent(self._port.isend, buffer, dest, tag)
+
+    def lend(self, buffer: Any, dest: int, tag: int) -> Any:
+        return self._sent(self._port.lend, buffer, dest, tag)
+
+    def _sent(self, verb: Callable[..., Any], buffer: Any, dest: int, tag: int) -> Any:
         self._watch.spent.wire_bytes += buffer.nbytes
-        return self._timed(self._port.isend, buffer, dest, tag)
+        return self._timed(verb, buffer, dest, tag)
 
     def irecv(self, buffer: Any, source: int, tag: int) -> Any:
         return self._timed(self._port.irecv, buffer, source, tag)

@@ -16,6 +16,8 @@ from ..reference.rng import stream_key
 from ..settings import Settings
 from . import base
 
+LARGE = 1 << 20  # bytes of an array whose wires are worth sharing memory for
+
 
 class Call(base.Call):
     """One Allreduce."""
@@ -66,11 +68,14 @@ def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[pla
             f"{settings.feedback and f', feedback={settings.feedback}'}{shapes and f', shapes={shapes}'})"
         )
         digest = agreement.digest(signature)
-        if planning.has_choice(settings, x.nbytes, x.kind, port.size):
+        share = x.nbytes >= LARGE and settings.algorithm in ("auto", "direct") and not port.shares
+        if share or planning.has_choice(settings, x.nbytes, x.kind, port.size):
             check = agreement.agree(port, signature, digest)
             wait(Run(port, (), prologue=check, label="Allreduce", tag=port.tag(digest)))
+        if share:
+            port.share_memory()
         table = calibration.table_for(port, settings, x.kind, x.nbytes)
-        plan = planning.choose(settings, x.n, x.kind, port.size, table, shapes)
+        plan = planning.choose(settings, x.n, x.kind, port.size, table, shapes, port.near)
         port.plans[key] = (plan, signature, digest)
     return port.plans[key]
 

@@ -16,26 +16,32 @@ from typing import Any, Iterator, Optional
 import numpy as np
 from mpi4py import MPI
 
-from ..errors import DisagreementError, RemoteError, TimeoutError
+from ..errors import DisagreementError, RemoteError, TimeoutError, WireError
 from ..job import Pool
 from ..stats import Stats
+from .base import Port
+from .shared import arena
 
 _NOTICE, _QUESTION = 0, 1  # the tags of failure notices and of questions; all other tags are larger
 _LANE_BITS = 10  # cuts.MOST lanes of a call
 _SALT_BITS = 12  # of what the ranks agreed upon; fewer where MPI has few tags
 _TEXT = 1024  # bytes of a notice: the number of the first call that failed, and why
+_LEND = 64 << 10  # bytes from which a wire stays where it is, for ranks of the same node
+_ARENA = 256 << 20  # bytes of address space for such wires; memory is taken as it is used
 _SPIN = 100e-6  # seconds of waiting before the core is offered to others
 _LOOK_EVERY = 0.002  # seconds between two looks for trouble while idle
 _ASK_AFTER = 0.25  # seconds of silence after which peers are asked what they do; then after twice as long, and so on
 
 
 class _Arrival(MPI.Request):
-    """A message that is awaited, and from whom."""
+    """A message that is awaited, and from whom; `lent` if it says only where its bytes are."""
 
     source: int
+    tag: int
+    lent = False
 
 
-class MPIPort:
+class MPIPort(Port):
     """One rank's end of a private communicator."""
 
     def __init__(self, comm: MPI.Comm):
@@ -58,6 +64,9 @@ class MPIPort:
         self.hosts: Optional[int] = None
         self.calls = 0
         self.broken = False
+        self.shares = False
+        self._returns: Any = MPI.COMM_NULL  # what was lent is given back by it, with the tags it came by
+        self._blank = np.frombuffer(os.urandom(16), np.uint8)
         self._call_bits, self._salt_bits = tag_bits(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767)
         self._timeout = float(os.environ.get("MPICOMP_TIMEOUT", "inf"))
         self._idle_since: Optional[float] = None
@@ -73,8 +82,43 @@ class MPIPort:
         return self.comm.Isend([buffer, MPI.BYTE], dest, tag)
 
     def irecv(self, buffer: Any, source: int, tag: int) -> MPI.Request:
-        message = _Arrival(self.comm.Irecv([buffer, MPI.BYTE], source, tag))
-        message.source = source
+        return self._arrival(self.comm, buffer, source, tag)
+
+    def lend(self, buffer: Any, dest: int, tag: int) -> MPI.Request:
+        at = self.pool.arena.offset(buffer) if self._lends(buffer, dest) else None
+        if at is None:
+            return self.isend(buffer, dest, tag)
+        self.stats.wire_bytes += buffer.nbytes
+        self._tell(np.array([at], np.int64).view(np.uint8), [dest], tag)
+        return self._arrival(self._returns, np.empty(0, np.uint8), dest, tag)
+
+    def borrow(self, room: Any, source: int, tag: int) -> MPI.Request:
+        if self._lends(room, source):
+            room[8:24] = self._blank  # it stays if a place comes, and not if the bytes do
+        return self.irecv(room, source, tag)
+
+    def borrowed(self, message: Any, room: Any) -> Any:
+        if not self._lends(room, message.source) or (room[8:24] != self._blank).any():
+            return room
+        message.lent = True
+        memory, at = self.pool.arena.peers[message.source], int(room[:8].view(np.int64)[0])
+        if not 0 <= at <= memory.size - room.nbytes:
+            raise WireError(f"rank {message.source} lends bytes that it does not have")
+        return memory[at : at + room.nbytes]
+
+    def give_back(self, messages: Any) -> None:
+        for message in messages:
+            if message.lent:
+                self._told.append(self._returns.Isend([np.empty(0, np.uint8), MPI.BYTE], message.source, message.tag))
+
+    def _lends(self, buffer: Any, peer: int) -> bool:
+        if self.pool.arena is None or buffer.nbytes < _LEND or not isinstance(buffer, np.ndarray):
+            return False
+        return peer in self.pool.arena.peers
+
+    def _arrival(self, comm: MPI.Intracomm, buffer: Any, source: int, tag: int) -> _Arrival:
+        message = _Arrival(comm.Irecv([buffer, MPI.BYTE], source, tag))
+        message.source, message.tag = source, tag
         return message
 
     # What the engine calls
@@ -126,6 +170,18 @@ class MPIPort:
             text = first.to_bytes(8, "little") + f"{type(error).__name__}: {error}".encode()
             self._tell(np.frombuffer(text[:_TEXT].ljust(_TEXT, b"\0"), np.uint8), self._others(), _NOTICE)
 
+    def share_memory(self) -> None:
+        """Let large wires stay where they are between ranks of one node. Collective; done once."""
+        self.shares = True
+        self.pool.arena = arena(self.comm, self.nodes, _ARENA) if len(set(self.nodes)) < self.size else None
+        if self.pool.arena is not None:
+            self._returns = self.comm.Dup()
+
+    @property
+    def near(self) -> bool:
+        """Whether all ranks see each other's memory."""
+        return self.pool.arena is not None and len(set(self.nodes)) == 1
+
     # Small exchanges, blocking and collective; buffers, never pickle
 
     def slowest(self, seconds: float) -> float:
@@ -154,6 +210,8 @@ class MPIPort:
     def free(self) -> None:
         """Release the private communicator. A broken one may have messages under way and is left to MPI_Finalize."""
         if not self.broken and not MPI.Is_finalized() and self.comm != MPI.COMM_NULL:
+            if self._returns != MPI.COMM_NULL:
+                self._returns.Free()
             self.comm.Free()
 
     def _look(self, run: Any, waited: float) -> None:

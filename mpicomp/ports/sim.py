@@ -16,6 +16,7 @@ from typing import Any, Callable, Optional, Sequence
 from ..engine import Run
 from ..errors import RemoteError
 from ..job import WORK, Pool, amount
+from .base import Port
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Transit:
         self.posted = 0.0
 
 
-class SimPort:
+class SimPort(Port):
     """One virtual rank's end of a simulated network."""
 
     def __init__(self, simulation: Simulation, rank: int):

@@ -16,22 +16,24 @@ def direct(port: Any, job: Any, cuts: Any, tag: int) -> Iterator[Any]:
     owners = [r for r in peers if cuts[r][0] < cuts[r][1]]
     mine = cuts[me][0] < cuts[me][1]
     inbox = {r: job.room(*cuts[me]) for r in peers} if mine else {}
-    arrivals = [port.irecv(inbox[r], r, tag) for r in inbox]
+    arrivals = {r: port.borrow(inbox[r], r, tag) for r in inbox}
     sums = {r: job.sum_room(*cuts[r]) for r in owners}
 
     parts, sends = [], []
     for r in owners:
         parts.append(job.encode(*cuts[r]))
-        sends.append(port.isend(parts[-1], r, tag))
-    results = [port.irecv(sums[r], r, tag) for r in owners]
+        sends.append(port.lend(parts[-1], r, tag))
+    results = [port.borrow(sums[r], r, tag) for r in owners]
     if mine:
-        yield arrivals
-        total = job.reduce(*cuts[me], [inbox[r] for r in sorted(inbox)], me)
-        sends += [port.isend(total, r, tag) for r in peers]
+        yield list(arrivals.values())
+        total = job.reduce(*cuts[me], [port.borrowed(arrivals[r], inbox[r]) for r in sorted(inbox)], me)
+        sends += [port.lend(total, r, tag) for r in peers]
+        port.give_back(list(arrivals.values()))
         parts.append(total)
         job.decode(total, *cuts[me])
     for r, result in zip(owners, results):
         yield [result]
-        job.decode(sums[r], *cuts[r])
+        job.decode(port.borrowed(result, sums[r]), *cuts[r])
+        port.give_back([result])
     yield sends
     job.release([*parts, *inbox.values(), *sums.values()])

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Optional
 
+from ..ports.base import Port
 from .direct import direct
 
 
-class Leaders:
+class Leaders(Port):
     """The port among some ranks of another one."""
 
     def __init__(self, port: Any, ranks: list[int]):

@@ -1,0 +1,27 @@
+"""What schedules may ask of a port beyond plain messages: to look at a peer's buffer where it is, instead of a copy."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+
+class Port:
+    """Here a lent buffer travels like any other. Ports with shared memory do better."""
+
+    isend: Any
+    irecv: Any
+
+    def lend(self, buffer: Any, dest: int, tag: int) -> Any:
+        """As isend, but through only when the peer has given the buffer back."""
+        return self.isend(buffer, dest, tag)
+
+    def borrow(self, room: Any, source: int, tag: int) -> Any:
+        """As irecv, for what the peer lends. `room` is for the bytes if they must travel."""
+        return self.irecv(room, source, tag)
+
+    def borrowed(self, message: Any, room: Any) -> Any:
+        """The bytes, once the message is through: in `room` or where the peer has them."""
+        return room
+
+    def give_back(self, messages: Sequence[Any]) -> None:
+        """Their bytes will not be looked at again."""
