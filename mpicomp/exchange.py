@@ -14,10 +14,9 @@ from .arrays import KINDS, Flat
 from .codecs.base import Codec, Stream, accumulate, as_kind
 from .errors import DisagreementError
 from .job import Pool
-from .schedules.cuts import segments
+from .schedules.cuts import segment_for, segments
 from .schedules.neighbor import neighbor
 
-SEGMENT = 1 << 20  # bytes of one segment: stays in a core's cache
 _HEAD = 8  # bytes in front of an array whose length is checked on arrival
 
 
@@ -36,15 +35,18 @@ class Link:
     lengths: dict[int, int]
     codecs: dict[int, Codec]
     kind: str
-    segment: int = SEGMENT
+    segment: Optional[int] = None  # bytes; else by the length of each array
     grain: int = 1
     checked: bool = False
 
     @cached_property
     def cuts(self) -> dict[int, list[tuple[int, int]]]:
         """The ranges of every array: where they end depends on nothing that only one side knows."""
-        values = self.segment // KINDS[self.kind].storage.itemsize
-        whole = {r: segments(n, 1, lcm(self.codecs[r].grain, self.grain), values) for r, n in self.lengths.items()}
+        item = KINDS[self.kind].storage.itemsize
+        whole = {
+            r: segments(n, 1, lcm(self.codecs[r].grain, self.grain), (self.segment or segment_for(n * item)) // item)
+            for r, n in self.lengths.items()
+        }
         cuts = {r: [lane[0] for lane in lanes] for r, lanes in whole.items()}
         return {r: each or [(0, 0)] for r, each in cuts.items()} if self.checked else cuts
 
@@ -98,7 +100,7 @@ class Exchange:
 
     def encode(self, lo: int, hi: int) -> Any:
         me, head = self.link.rank, self._head(lo)
-        wire = self.room(me, lo, hi)
+        wire = self._pool.get(head + self.codecs[me].size(hi - lo, self.kind), lend=True)
         if head:
             wire[:head].view(np.int64)[0] = self.link.lengths[me]
         if lo < hi:

@@ -11,7 +11,7 @@ from .arrays import KINDS
 from .codecs.lowrank import LowRank
 from .codecs.raw import Raw
 from .schedules import ALLREDUCE, OWNERS, check, facts, parse
-from .schedules.cuts import segments
+from .schedules.cuts import segment_for, segments
 from .schedules.lowrank import lowrank
 from .settings import SettingError, Settings
 from .timing import Table
@@ -19,8 +19,7 @@ from .timing import Table
 SMALL = 4096  # bytes up to which auto is MPI untouched, whatever the network
 FLOOR = 256 << 10  # the same where no times are known
 NEVER_BY_AUTO = ("server",)  # one rank's link carries everything
-SEGMENT = 10 << 20  # bytes of one segment of 40 MB, all owners' parts together
-NEAR = 64 << 20  # the same where ranks see each other's memory, and there is no transfer to overlap with
+NEAR = 64 << 20  # bytes of a segment where ranks see each other's memory, and there is no transfer to overlap with
 LEAST = 4096  # values of one segment: with fewer, messages cost more than what they carry
 MPI_SUMS = ("f32", "f64")  # what every MPI can add itself
 
@@ -36,7 +35,7 @@ class Plan:
     kind: str
     p: int
     settings: Settings
-    segment: int = SEGMENT
+    segment: int = NEAR
     table: Optional[Table] = None
     shapes: tuple[tuple[int, ...], ...] = ()  # of the arrays, where they count
 
@@ -190,12 +189,6 @@ def has_choice(settings: Settings, nbytes: int, kind: str, p: int) -> bool:
 def candidates(settings: Settings, kind: str, p: int) -> list[str]:
     """The algorithms that `auto` chooses from."""
     return ["raw", *(name for name in ALLREDUCE if name not in NEVER_BY_AUTO)]
-
-
-def segment_for(nbytes: int) -> int:
-    """Bytes of a segment. The first one's codec work overlaps with nothing, and each has a cost of its own, about that
-    of the codec's work on 2 MB: the sum of both is least with the root of the array's size."""
-    return int((nbytes / (40 << 20)) ** 0.5 * SEGMENT)
 
 
 def _carried(settings: Settings, kind: str) -> Settings:

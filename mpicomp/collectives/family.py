@@ -10,9 +10,9 @@ from .. import agreement
 from ..arrays import KINDS, Flat
 from ..codecs.raw import Raw
 from ..fusion import Fused, FusedReduction
-from ..planning import FLOOR, LEAST, MPI_SUMS, segment_for
+from ..planning import FLOOR, LEAST, MPI_SUMS
 from ..ports.mpi import MPIPort, port_of
-from ..schedules.cuts import Cuts, chunks, slices
+from ..schedules.cuts import Cuts, chunks, segment_for, slices
 from ..settings import SettingError, Settings
 from . import base
 

@@ -176,9 +176,7 @@ def link(
     sources, destinations = (
         sorted({*_present(ends)} - {comm.rank}) for ends in (comm._sources(), comm._destinations())
     )
-    return Link(
-        comm.rank, comm.size, sources, destinations, lengths, codecs, kind, segment or exchange.SEGMENT, checked=checked
-    )
+    return Link(comm.rank, comm.size, sources, destinations, lengths, codecs, kind, segment, checked=checked)
 
 
 def _present(ends: Sequence[Optional[int]]) -> list[int]:

@@ -15,7 +15,7 @@ from ..codecs import Codec, Raw
 from ..codecs.base import Stream
 from ..engine import Run
 from ..errors import CodecError
-from ..exchange import SEGMENT, Exchange, Link
+from ..exchange import Exchange, Link
 from ..job import Randomness
 from ..schedules.neighbor import neighbor
 from ..topology import Topology, exact
@@ -168,7 +168,6 @@ class Gossip:
         codec.carry(self.kind)
         ranks = (*self.neighbors, self.rank)
         lengths, codecs = dict.fromkeys(ranks, self.layout.n), dict.fromkeys(ranks, codec)
-        segment = self._settings.segment or SEGMENT
         return Link(
             self.rank,
             self.topology.size,
@@ -177,7 +176,7 @@ class Gossip:
             lengths,
             codecs,
             self.kind,
-            segment,
+            self._settings.segment,
             grain=self.codec.grain,
         )
 

@@ -16,6 +16,12 @@ def chunks(n: int, owners: int, grain: int) -> Cuts:
 MOST = 1000  # segments of one call: each has a tag of its own
 
 
+def segment_for(nbytes: int) -> int:
+    """Bytes of a segment. The first one's codec work overlaps with nothing, and each has a cost of its own, about that
+    of the codec's work on 2 MB: the sum of both is least with the root of the array's size. 40 MB are cut into 4."""
+    return int((nbytes / (40 << 20)) ** 0.5 * (10 << 20))
+
+
 def segments(n: int, owners: int, grain: int, segment: int) -> List[Cuts]:
     """The chunks cut into pieces of at most `segment` / owners values: one Cuts for each lane.
 

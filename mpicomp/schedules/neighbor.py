@@ -18,16 +18,17 @@ def neighbor(port: Any, job: Any, lane: int, tag: int) -> Iterator[Any]:
     """
     ranges = {r: job.cut(r, lane) for r in (*job.sources, port.rank)}
     inbox = {r: job.room(r, *ranges[r]) for r in job.sources if ranges[r]}
-    arrivals = {r: port.irecv(inbox[r], r, tag) for r in inbox}
+    arrivals = {r: port.borrow(inbox[r], r, tag) for r in inbox}
     wires, sends = [*inbox.values()], []
     if ranges[port.rank]:
         wire = job.encode(*ranges[port.rank])
         wires.append(wire)
-        sends = [port.isend(wire, r, tag) for r in job.destinations]
+        sends = [port.lend(wire, r, tag) for r in job.destinations]
         job.decode(port.rank, wire, *ranges[port.rank])
     for r in inbox:
         yield [arrivals[r]]
-        job.decode(r, inbox[r], *ranges[r])
+        job.decode(r, port.borrowed(arrivals[r], inbox[r]), *ranges[r])
+        port.give_back([arrivals[r]])
     job.close(*ranges[port.rank] or (0, 0))
     yield sends
     job.release(wires)
