@@ -37,7 +37,7 @@ MC_FN mc_u32 mc_dithering_standard(mc_u32 high, mc_u32 low, mc_u32 r) { return (
  * y / 2 + 1 / 2 of what is below it: an exponent less, and y itself as the fraction. */
 MC_FN double mc_dithering_bend(double y)
 {
-    double low = 0.5 * y + 0.5;
+    double low = mc_add_exact(0.5, 0.5, y);
     return y > low ? y : low;
 }
 

@@ -2,6 +2,7 @@
 #include "../scales.h"
 #include "level.h"
 #include "norms.h"
+#include "levels.h"
 #include "planes.h"
 
 MC_FN scale_t read_f32(const mc_u8 *wire, settings_t set)
@@ -38,36 +39,33 @@ MC_FN scale_t make_f64(double norm, double factor, int bad, mc_i64 m, settings_t
 /* Planes of 64 values, given as the words of doubles, ready to be compared with levels. */
 MC_FN void code_natural(const mc_any32 *w, mc_u64 sign, settings_t set, draws_t from, mc_u8 *wire)
 {
-    mc_u32 r[64], t[64];
+    mc_u32 r[64];
     mc_u8 level[64], top = (mc_u8)set.top;
     draw_32(r, from);
-    EACH(j, 64) t[j] = mc_dithering_natural(w[2 * j + 1], w[2 * j], r[j]);
-    bytes_of_words(t, level);
+    levels_natural(w, r, level);
     EACH(j, 64) level[j] = level[j] > top ? top : level[j];
     planes_of(level, sign & ~bytes_equal(level, 0), set.bits, wire);
 }
 
 MC_FN void code_standard(const mc_any32 *w, settings_t set, draws_t from, mc_u8 *wire)
 {
-    mc_u32 r[64], t[64];
-    mc_u8 level[64], sign[64], top = (mc_u8)set.top;
+    mc_u32 r[64];
+    mc_u8 level[64], top = (mc_u8)set.top;
     draw_32(r, from);
-    EACH(j, 64) t[j] = mc_dithering_standard(w[2 * j + 1], w[2 * j], r[j]);
-    bytes_of_words(t, level);
-    EACH(j, 64) sign[j] = level[j] >> 7;
-    EACH(j, 64) level[j] = (mc_u8)(sign[j] ? -level[j] : level[j]);
+    mc_u64 sign = levels_standard(w, r, level);
     EACH(j, 64) level[j] = level[j] > top ? top : level[j];
-    planes_of(level, bytes_equal(sign, 1), set.bits, wire);
+    planes_of(level, sign, set.bits, wire);
 }
 
 MC_FN void code_f32(const float *v, settings_t set, scale_t scale, draws_t from, mc_u8 *wire)
 {
     double y[64];
+    doubles_of(v, y);
     if (set.natural) {
-        EACH(j, 64) y[j] = mc_dithering_bend(__builtin_fabs((double)v[j]) * scale.inverse);
+        EACH(j, 64) y[j] = mc_dithering_bend(__builtin_fabs(y[j]) * scale.inverse);
         code_natural((const mc_any32 *)y, top_bits((const mc_any32 *)v), set, from, wire);
     } else {
-        EACH(j, 64) y[j] = (double)v[j] * scale.inverse + MC_DITHERING_SHIFT;
+        EACH(j, 64) y[j] = y[j] * scale.inverse + MC_DITHERING_SHIFT;
         code_standard((const mc_any32 *)y, set, from, wire);
     }
 }

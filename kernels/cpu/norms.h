@@ -12,31 +12,38 @@ typedef struct {
     double sum[8];
 } tally_t;
 
+/* Adds 32 halved terms to the eight sums. */
 MC_FN void add_group(double *q, double *sum)
 {
-    EACH(j, 32) q[j] += q[j + 32];
     EACH(j, 16) q[j] += q[j + 16];
     EACH_ROLLED(j, 8) sum[j] += q[j] + q[j + 8];
+}
+
+/* The larger magnitude, as bits. */
+MC_FN mc_u32 larger(mc_u32 a, mc_u32 b)
+{
+    mc_i32 x = (mc_i32)(a & 0x7FFFFFFF), y = (mc_i32)(b & 0x7FFFFFFF);
+    return (mc_u32)(x > y ? x : y);
 }
 
 /* Takes in 64 values; p is 1, 2 or, for the largest value alone, 0. Sums of floats need no largest. */
 MC_FN void tally_f32(tally_t *t, const float *v, double factor, int p, int top)
 {
     const mc_any32 *u = (const mc_any32 *)v;
-    double q[64];
+    double y[64], q[32];
     (void)factor;
     if (p == 0 || top)
-        EACH(k, 4)
-            EACH_ROLLED(j, 16) {
-                mc_u32 w = u[16 * k + j] & 0x7FFFFFFF;
-                t->top[j] = (mc_i32)w > (mc_i32)t->top[j] ? w : t->top[j];
-            }
+        EACH_ROLLED(j, 16) {
+            mc_u32 a = larger(u[j], u[j + 16]), b = larger(u[j + 32], u[j + 48]);
+            t->top[j] = larger(larger(a, b), t->top[j]);
+        }
     if (p == 0)
         return;
-    if (p == 2)
-        EACH(j, 64) q[j] = (double)v[j] * (double)v[j];
+    doubles_of(v, y);
+    if (p == 2) /* squares of floats are exact */
+        EACH(j, 32) q[j] = mc_add_exact(y[j] * y[j], y[j + 32], y[j + 32]);
     else
-        EACH(j, 64) q[j] = __builtin_fabs((double)v[j]);
+        EACH(j, 32) q[j] = __builtin_fabs(y[j]) + __builtin_fabs(y[j + 32]);
     add_group(q, t->sum);
 }
 
@@ -55,6 +62,7 @@ MC_FN void tally_f64(tally_t *t, const double *v, double factor, int p, int top)
     EACH(j, 64) q[j] = mc_f64(u[j] & 0x7FFFFFFFFFFFFFFFu) * factor;
     if (p == 2)
         EACH(j, 64) q[j] *= q[j];
+    EACH(j, 32) q[j] += q[j + 32];
     add_group(q, t->sum);
 }
 

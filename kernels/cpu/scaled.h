@@ -104,10 +104,10 @@ static const SUM *LOCAL(measure)(const LOCAL(terms_t) *t, settings_t set, mc_i64
     return v;
 }
 
-/* Asks for values that the next block will read, while this one is coded. */
+/* Asks for values that blocks will read after this one, while it is coded: its own time is short for memory that is far. */
 MC_FN void LOCAL(next)(const LOCAL(terms_t) *t, settings_t set, mc_i64 at)
 {
-    const char *x = (const char *)(t->own + at + (set.block < ROOM ? set.block : ROOM));
+    const char *x = (const char *)(t->own + at + (set.block < ROOM ? set.block : ROOM)) + 4096;
     if (t->own)
         EACH(k, (int)sizeof(STORED)) __builtin_prefetch(x + 64 * k);
 }

@@ -137,7 +137,7 @@ MC_KERNEL(NAME(randk, select))(const STORED *x, mc_i64 n, mc_i64 block, mc_i64 k
     for (; n > 0; n -= block, x += block, values += pace, tail += stride, first++) {
         mc_u16 index[ROOM];
         mc_u64 word = mc_randk_key(key, first);
-        draw_indices(word, block, k, index);
+        draw_indices(word, block, k, index, x);
         word |= LOCAL(all_finite)((const UINT *)x, block) ? 0 : MC_RANDK_MARK;
         LOCAL(gather)(x, index, k, values);
         memcpy(tail, &word, 8);

@@ -80,8 +80,8 @@ MC_FN mc_i64 append(mc_u64 bits, mc_i64 at, mc_u16 *index, mc_i64 found)
     return found;
 }
 
-/* randk: the indices of a block, in order. */
-static void draw_indices(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index)
+/* randk: the indices of a block, in order. Meanwhile memory is asked for what will be read next, a byte a value. */
+static void draw_indices(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index, const void *next)
 {
     mc_u64 taken[MC_SPARSE_MOST / 64];
     mc_i64 found = 0;
@@ -93,8 +93,11 @@ static void draw_indices(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index)
         t = taken[t / 64] >> (t % 64) & 1 ? j : t;
         taken[t / 64] |= (mc_u64)1 << (t % 64);
     }
-    for (mc_i64 at = 0; at < m; at += 64)
+    for (mc_i64 at = 0; at < m; at += 64) {
+        if (next)
+            __builtin_prefetch((const char *)next + at, 0, 2);
         found = append(taken[at / 64], at, index, found);
+    }
 }
 
 static int read_randk(const mc_u8 *tail, mc_i64 m, mc_i64 k, mc_u16 *index, int *mark)
@@ -102,7 +105,7 @@ static int read_randk(const mc_u8 *tail, mc_i64 m, mc_i64 k, mc_u16 *index, int 
     mc_u64 word;
     memcpy(&word, tail, 8);
     *mark = (int)(word >> 63);
-    draw_indices(word & ~MC_RANDK_MARK, m, k, index);
+    draw_indices(word & ~MC_RANDK_MARK, m, k, index, NULL);
     return 1;
 }
 
