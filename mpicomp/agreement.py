@@ -18,19 +18,27 @@ def digest(signature: str) -> int:
     return int.from_bytes(hashlib.blake2b(signature.encode(), digest_size=8).digest(), "little")
 
 
-def agree(port: Any, signature: str, number: int) -> Iterator[Any]:
+def agree(port: Any, signature: str, number: int, always: bool = False) -> Iterator[Any]:
     """One small exchange if this signature is new here, else nothing. All ranks raise the same error if they differ.
 
-    MPICOMP_CHECK=always asks on every call, never on none.
+    MPICOMP_CHECK=always asks on every call, never on none. Calls of one signature that begin before the first of them has
+    its answer share the question: which calls ask must not depend on how fast answers come.
     """
-    check = os.environ.get("MPICOMP_CHECK", "first")
+    check = "always" if always else os.environ.get("MPICOMP_CHECK", "first")
     if port.size == 1 or check == "never" or (check == "first" and number in port.agreed):
         return
-    mine, most = np.array([number, ~number & (1 << 64) - 1], np.uint64), np.empty(2, np.uint64)
-    yield [port.comm.Iallreduce(mine, most, MPI.MAX)]
+    asked = port.asked.get(number) if check == "first" else None
+    if asked is None:
+        mine, most = np.array([number, ~number & (1 << 64) - 1], np.uint64), np.empty(2, np.uint64)
+        asked = port.asked[number] = most, port.comm.Iallreduce(mine, most, MPI.MAX)
+    most, question = asked
+    yield [question]
+    port.asked.pop(number, None)
     if most[0] == ~most[1]:
         port.agreed.add(number)
         return
+    if len(port.active) > 1:  # who knows what the others have begun
+        raise DisagreementError(f"the ranks disagree about this collective; rank {port.rank}: {signature}")
     text = np.frombuffer(signature.encode()[:_TEXT].ljust(_TEXT, b"\0"), np.uint8)
     texts = np.empty((port.size, _TEXT), np.uint8)
     yield [port.comm.Iallgather(text, texts)]

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from . import buffers, engine, planning, settings
 from .codecs import Codec
-from .collectives import allreduce, base, many
+from .collectives import allreduce, base, many, untouched
 from .errors import CodecError
 from .family import FamilyMixin
 from .ports.mpi import existing_port, port_of, stats_of
@@ -27,6 +27,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
     _settings: settings.Settings
     _calls: int
     _untouched: dict[Any, Any]
+    _watched: bool
 
     def __new__(
         cls,
@@ -37,6 +38,8 @@ class Comm(FamilyMixin, MPI.Intracomm):
         seed: Optional[int] = None,
         segment: Optional[int] = None,
     ) -> Comm:
+        if comm is not None and comm != MPI.COMM_NULL and comm.Is_inter():
+            raise TypeError("comm must not be an intercommunicator: mpicomp compresses within one group")
         self = cls._handle.__new__(cls, comm)
         if isinstance(comm, Comm):
             self._settings = comm._settings.override(codec, algorithm, seed, segment)
@@ -44,6 +47,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
             self._settings = settings.make(codec, algorithm, seed, segment)
         self._calls = 0
         self._untouched = {}  # by their bytes, the type of arrays that go to MPI and were agreed upon last
+        self._watched = untouched.watched()  # whether MPI's own collectives are
         return self
 
     @property
@@ -83,9 +87,11 @@ class Comm(FamilyMixin, MPI.Intracomm):
             return self._complete_many(many.check(sendbuf, recvbuf), codec, algorithm, seed, segment)
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None:
-            return _allreduce(self, sendbuf, recvbuf, op)
-        self._complete(call, seed, lambda: _allreduce(self, *call.buffers(), op))
-        quick = call.plan.algorithm == "raw" and not call.port.stats.timed
+            untouched.now(self, "Allreduce", (sendbuf, recvbuf, op))
+            quick = op == _SUM and not self._watched
+        else:
+            self._complete(call, seed)
+            quick = call.plan.algorithm == "raw" and not (call.port.stats.timed or self._watched)
         if quick and codec is algorithm is None and type(recvbuf) is np.ndarray:
             self._untouched[recvbuf.nbytes] = recvbuf.dtype
 
@@ -107,13 +113,17 @@ class Comm(FamilyMixin, MPI.Intracomm):
             if call.plan.algorithm == "raw":
                 many.sum_raw(self, call, mean)
         for x in batch.untouched:
-            _allreduce(self, MPI.IN_PLACE, x)
+            untouched.now(self, "Allreduce", (MPI.IN_PLACE, x, _SUM))
 
-    def _complete(self, call: allreduce.Call, seed: Optional[int], raw: Callable[[], None]) -> None:
+    def _complete(self, call: allreduce.Call, seed: Optional[int]) -> None:
         """A blocking call: where the plan is raw, MPI does it once the ranks agree that it should."""
-        engine.wait(call.start(*self._number(call.settings.seed, seed)))
-        if call.plan.algorithm == "raw":
-            raw()
+        number, raw = self._number(call.settings.seed, seed), call.plan.algorithm == "raw"
+        if raw and self._watched:
+            call.port.stats.count(call)
+        else:
+            engine.wait(call.start(*number))
+        if raw:
+            untouched.now(self, "Allreduce", (*call.buffers(), _SUM), call)
 
     def Iallreduce(
         self,
@@ -131,7 +141,8 @@ class Comm(FamilyMixin, MPI.Intracomm):
             self._refuse_feedback("Iallreduce")
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None or call.plan.algorithm == "raw":
-            return super().Iallreduce(*((sendbuf, recvbuf) if call is None else call.buffers()), op)
+            args = (*((sendbuf, recvbuf) if call is None else call.buffers()), op)
+            return untouched.later(self, "Allreduce", args, call)
         return Request(call.start(*self._number(call.settings.seed, seed)))
 
     def Allreduce_init(
@@ -155,7 +166,8 @@ class Comm(FamilyMixin, MPI.Intracomm):
         if call is None and feedback:
             raise CodecError("feedback needs a sum of floating-point data")
         if call is None or call.plan.algorithm == "raw":
-            return super().Allreduce_init(*((sendbuf, recvbuf) if call is None else call.buffers()), op, info)
+            args = (*((sendbuf, recvbuf) if call is None else call.buffers()), op)
+            return untouched.again(self, "Allreduce", args, info, call)
         if call.memory is not None:
             number = self._number(call.settings.seed, seed)
             return MemoryPrequest(lambda: call.start_next(*number), call.memory)
@@ -181,6 +193,8 @@ class Comm(FamilyMixin, MPI.Intracomm):
         return planning.choose(wanted, flat.n, flat.kind, self.size, table, flat.shapes, near)
 
     def _prepare(self, sendbuf: Any, recvbuf: Any, op: MPI.Op, *changes: Any) -> Optional[allreduce.Call]:
+        if base.left_to_mpi(self, changes, recvbuf):
+            return None
         return allreduce.prepare(self, sendbuf, recvbuf, op, lambda: self._settings.override(*changes))
 
     def _refuse_feedback(self, name: str) -> None:

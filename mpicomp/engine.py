@@ -11,7 +11,8 @@ class Run:
 
     `prologue` runs alone; then the lanes, up to `depth` of them at a time, whichever is ready, older ones first.
     Each is a generator that yields the messages it waits for. `finish` is called once at the end, with the error or None.
-    `call` is its number among the collectives of the port, the same on all ranks.
+    `call` is its number among the collectives of the port, the same on all ranks. Its lanes begin when no run is under way
+    whose messages have the same tags: they tell only the last port.window calls apart.
     """
 
     def __init__(
@@ -56,6 +57,11 @@ class Run:
             self.port.ruins.append(self)
         self._end()
 
+    @property
+    def title(self) -> str:
+        """What people are told that this is."""
+        return f"{self.label or 'collective'} #{self.call}"
+
     def pending(self) -> list[Any]:
         """Every message that a lane waits for."""
         return [handle for _, handles in self._lanes for handle in handles]
@@ -66,7 +72,7 @@ class Run:
                 del self._lanes[index]
                 self._resume(lane, index)
                 return True
-        if len(self._lanes) < self._depth:
+        if len(self._lanes) < self._depth and self.call - self.port.active[0].call < self.port.window:
             lane = next(self._waiting, None)  # type: ignore[arg-type]
             if lane is not None:
                 self._resume(lane, len(self._lanes))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+
 
 class Error(Exception):
     """Anything that mpicomp itself raises."""
@@ -15,7 +17,7 @@ class WireError(Error, ValueError):
     """Bytes that are not what the codec writes."""
 
 
-class BufferError(Error, ValueError):
+class BufferError(Error, ValueError, builtins.BufferError):
     """An array that cannot be used as given: not contiguous, read-only, overlapping, of the wrong length."""
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from mpi4py import MPI
 
 from . import arrays, engine
+from .collectives import untouched
 from .collectives.allgather import Allgather, Allgatherv
 from .collectives.bcast import Bcast
 from .collectives.family import Family
@@ -132,24 +133,28 @@ class FamilyMixin:
         if settings or shape not in self._untouched:
             call = kind.prepare(self, args, settings)
         if call is not None:
-            engine.wait(call.start(*self._number(call.settings.seed, settings.get("seed"))))
-            if call.plan.algorithm != "raw":
+            number, raw = self._number(call.settings.seed, settings.get("seed")), call.plan.algorithm == "raw"
+            if raw and self._watched:
+                call.port.stats.count(call)
+            else:
+                engine.wait(call.start(*number))
+            if not raw:
                 return
-            if not settings and shape is not None and not call.port.stats.timed:
+            if not settings and shape is not None and not (call.port.stats.timed or self._watched):
                 self._untouched[shape] = None
-        getattr(self._handle, kind.name)(self, *_plain(args))
+        untouched.now(self, kind.name, _plain(args), call)
 
     def _later(self: Any, kind: type[Family], args: Sequence[Any], settings: dict[str, Any]) -> Any:
         call = kind.prepare(self, args, settings)
-        if call is None or call.plan.algorithm == "raw":
-            return getattr(self._handle, "I" + kind.name.lower())(self, *_plain(args))
-        return Request(call.start(*self._number(call.settings.seed, settings.get("seed"))))
+        if call is not None and call.plan.algorithm != "raw":
+            return Request(call.start(*self._number(call.settings.seed, settings.get("seed"))))
+        return untouched.later(self, kind.name, _plain(args), call)
 
     def _again(self: Any, kind: type[Family], args: Sequence[Any], info: MPI.Info, settings: dict[str, Any]) -> Any:
         call = kind.prepare(self, args, settings)
-        if call is None or call.plan.algorithm == "raw":
-            return getattr(self._handle, kind.name + "_init")(self, *_plain(args), info)
-        return Prequest(self._starter(call, settings.get("seed")))
+        if call is not None and call.plan.algorithm != "raw":
+            return Prequest(self._starter(call, settings.get("seed")))
+        return untouched.again(self, kind.name, _plain(args), info, call)
 
 
 def _shape(kind: type[Family], args: Sequence[Any]) -> Any:

@@ -6,7 +6,8 @@ from typing import Any, Optional
 
 from mpi4py import MPI
 
-from . import arrays, buffers
+from . import arrays
+from .collectives import untouched
 from .collectives.allreduce import prepare
 from .comm import Comm
 from .errors import CodecError
@@ -30,19 +31,14 @@ def allreduce(
     out = arrays.empty_like(x)
     call = prepare(comm, x, out, MPI.SUM, lambda: comm._settings.override(codec, algorithm, seed), mean)
     if call is not None:
-        comm._complete(call, seed, lambda: _sum(comm, x, out, mean))
+        comm._complete(call, seed)
+        if mean and call.plan.algorithm == "raw":
+            call.out.data /= call.out.data.dtype.type(comm.size)
     elif mean:
         raise CodecError(f"a mean needs floating-point data, not {getattr(x, 'dtype', type(x).__name__)}")
     else:
-        _sum(comm, x, out, mean)
+        untouched.now(comm, "Allreduce", (arrays.detached(x), out, MPI.SUM))
     return out
-
-
-def _sum(comm: Comm, x: Any, out: Any, mean: bool) -> None:
-    MPI.Intracomm.Allreduce(comm, arrays.detached(x), out)
-    if mean:
-        data = buffers.flat(out, "out").data  # type: ignore[union-attr]
-        data /= data.dtype.type(comm.size)
 
 
 def compressed(comm: Optional[MPI.Comm] = None) -> Comm:

@@ -87,7 +87,7 @@ def _read(path: str) -> dict[str, Any]:
         if content["mpicomp tuning"] != VERSION:
             raise ValueError(f"version {content['mpicomp tuning']!r}")
         return {str(name): _points(points) for name, points in content["tables"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         warnings.warn(
             f"the tuning file {path} is not used: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=4
         )

@@ -65,7 +65,7 @@ def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[pla
         signature = (
             f"Allreduce({'mean' if mean else 'sum'} of {x}, codec={settings.codec}, "
             f"down={settings.down}, algorithm={settings.algorithm}, seed={settings.seed}, segment={settings.segment}"
-            f"{settings.feedback and f', feedback={settings.feedback}'}{shapes and f', shapes={shapes}'})"
+            f"{settings.feedback and f', feedback={settings.feedback}'}{f', shapes={shapes}' if shapes else ''})"
         )
         digest = agreement.digest(signature)
         share = x.nbytes >= LARGE and settings.algorithm in ("auto", "direct") and not port.shares

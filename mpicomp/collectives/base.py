@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional
 
 from .. import agreement, buffers
+from ..codecs.raw import Raw
 from ..engine import Run
 from ..job import Randomness, Reduction
+from ..planning import MPI_SUMS
 from ..watching import WatchedJob, WatchedPort
 
 Finish = Callable[[Optional[BaseException]], None]
@@ -39,7 +41,7 @@ class Call:
         if watch is not None:
             port, job, finish = WatchedPort(port, watch), WatchedJob(job, watch), watch.finish(finish)
         lanes = self.plan.lanes(port, job, tag)
-        return Run(port, lanes, prologue=check, finish=finish, label=f"{self.name} #{port.calls}", tag=tag)
+        return Run(port, lanes, prologue=check, finish=finish, label=self.name, tag=tag)
 
 
 @contextmanager
@@ -47,9 +49,28 @@ def telling(port: Any) -> Iterator[None]:
     """A rank that finds its arguments wrong tells the others before it raises."""
     try:
         yield
-    except Exception as error:
+    except BaseException as error:
         port.fail(error)
         raise
+
+
+def left_to_mpi(comm: Any, changes: Iterable[Any], spec: Any, unasked: bool = False) -> bool:
+    """Whether a call is MPI's by its communicator's settings (or `unasked`), unless its own settings say otherwise.
+
+    Then all is as in mpi4py: ranks may describe their buffers differently, errors are MPI's. But MPI cannot add float16 and
+    bfloat16, nor mpi4py send the latter.
+    """
+    settings = comm._settings
+    plain = settings.algorithm == "raw" or (
+        settings.algorithm == "auto" and isinstance(settings.codec, Raw) and isinstance(settings.down, Raw)
+    )
+    if not (plain or unasked) or any(change is not None and change is not False for change in changes):
+        return False
+    try:
+        flat = buffers.flat(buffers.head(spec), "buffer")
+    except ValueError:
+        return True
+    return flat is None or flat.kind in MPI_SUMS
 
 
 def floating(spec: Any) -> bool:

@@ -17,6 +17,7 @@ class Bcast(Family):
     name = "Bcast"
     algorithms = ALGORITHMS
     sums = False
+    alike = False  # the root may send a column that others receive as a row
 
     def __init__(self, port: MPIPort, settings: Settings, buf: Any, root: int = 0):
         x = buffers.flat(buf, "buf", writable=port.rank != root)

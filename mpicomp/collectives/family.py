@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
+from mpi4py import MPI
+
 from .. import agreement
 from ..arrays import KINDS, Flat
 from ..codecs.raw import Raw
@@ -40,6 +42,7 @@ class Family(base.Call):
 
     algorithms: Mapping[str, Callable[..., Iterator[Any]]] = {}
     sums = True  # whether there are sums, which travel by the down-link codec
+    alike = True  # whether the ranks' buffers are, so that each knows what the others do
 
     def __init__(self, port: MPIPort, settings: Settings, *args: Any):
         raise NotImplementedError
@@ -52,7 +55,8 @@ class Family(base.Call):
     @classmethod
     def prepare(cls, comm: Any, args: Sequence[Any], changes: Mapping[str, Any]) -> Optional[Family]:
         """A checked call, or None where it is MPI's as it is."""
-        if not cls.concerns(*args):
+        spec = args[1] if args[0] is MPI.IN_PLACE else args[0]
+        if not cls.concerns(*args) or base.left_to_mpi(comm, changes.values(), spec, unasked=not cls.alike):
             return None
         port = port_of(comm)
         with base.telling(port):

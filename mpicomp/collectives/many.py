@@ -20,7 +20,7 @@ from ..errors import BufferError
 from ..fusion import Fused, FusedReduction
 from ..ports.mpi import port_of
 from ..settings import Settings
-from . import base
+from . import base, untouched
 from .allreduce import Call
 
 EXACT = 1 << 12  # arrays of fewer values are exact by default where the codec drops values or needs matrices
@@ -92,13 +92,13 @@ def sum_raw(comm: MPI.Intracomm, call: Call, mean: bool) -> None:
     small = [flat for flat in flats if flat.nbytes <= 1 << 16]
     if len(small) > 1:
         packed = np.concatenate([flat.data for flat in small])
-        MPI.Intracomm.Allreduce(comm, MPI.IN_PLACE, packed)
+        untouched.now(comm, "Allreduce", (MPI.IN_PLACE, packed, MPI.SUM), call)
         at = 0
         for flat in small:
             flat.data[:] = packed[at : at + flat.n]
             at += flat.n
     for flat in flats if len(small) < 2 else [flat for flat in flats if flat.nbytes > 1 << 16]:
-        MPI.Intracomm.Allreduce(comm, MPI.IN_PLACE, flat.data)
+        untouched.now(comm, "Allreduce", (MPI.IN_PLACE, flat.data, MPI.SUM), call)
     if mean:
         for flat in flats:
             flat.data /= flat.data.dtype.type(comm.size)

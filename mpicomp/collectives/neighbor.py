@@ -22,6 +22,7 @@ from ..planning import FLOOR, MPI_SUMS
 from ..ports.mpi import port_of
 from ..request import MemoryPrequest, Prequest, Request
 from ..settings import Settings
+from . import base, untouched
 
 MEMORIES = {memory.name: memory for memory in (Replicas, Extrapolation)}
 REMEMBERED = 3  # the stage of random numbers of the first start with a memory; later starts count on
@@ -85,16 +86,18 @@ def begin(comm: Any, port: Any, signature: str, job: Any, finish: Any = None) ->
 def blocking(comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[str, Any]) -> None:
     call = prepare(comm, name, sendbuf, recvbuf, settings)
     if call is not None:
-        engine.wait(call.start(*comm._number(call.settings.seed, settings.get("seed"))))
+        number = comm._number(call.settings.seed, settings.get("seed"))
+        if not (call.raw and comm._watched):
+            engine.wait(call.start(*number))
     if call is None or call.raw:
-        getattr(comm._handle, name)(comm, sendbuf, recvbuf)
+        untouched.now(comm, name, (sendbuf, recvbuf), call)
 
 
 def nonblocking(comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[str, Any]) -> Any:
     call = prepare(comm, name, sendbuf, recvbuf, settings)
-    if call is None or call.raw:
-        return getattr(comm._handle, "In" + name[1:])(comm, sendbuf, recvbuf)
-    return Request(call.start(*comm._number(call.settings.seed, settings.get("seed"))))
+    if call is not None and not call.raw:
+        return Request(call.start(*comm._number(call.settings.seed, settings.get("seed"))))
+    return untouched.later(comm, name, (sendbuf, recvbuf), call)
 
 
 def persistent(
@@ -102,7 +105,7 @@ def persistent(
 ) -> Any:
     call = prepare(comm, name, sendbuf, recvbuf, settings, memory)
     if call is None or call.raw:
-        return getattr(comm._handle, name + "_init")(comm, sendbuf, recvbuf, info)
+        return untouched.again(comm, name, (sendbuf, recvbuf), info, call)
     seed = settings.get("seed")
     if call.memory:
         number = comm._number(call.settings.seed, seed)
@@ -117,6 +120,8 @@ def prepare(
     comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[str, Any], memory: Optional[str] = None
 ) -> Optional[Call]:
     """A checked Call, or None where the buffers are not for a codec. A rank that finds a fault tells the others."""
+    if memory is None and base.left_to_mpi(comm, settings.values(), sendbuf):
+        return None
     port = port_of(comm)
     try:
         if memory is not None and memory not in MEMORIES:
@@ -128,7 +133,7 @@ def prepare(
                 raise BufferError("a memory needs floating-point data")
             return None
         return Call(comm, name, comm._settings.override(**settings), x, rows, memory)
-    except Exception as error:
+    except BaseException as error:
         port.fail(error)
         raise
 
@@ -148,7 +153,7 @@ def average(comm: Any, x: Any, out: Any, weights: Any, settings: dict[str, Any])
         codec = _codec(chosen, n, kind, False)
         ranks = {*_present(comm._sources()), comm.rank}
         here = link(comm, dict.fromkeys(ranks, n), dict.fromkeys(ranks, codec), kind, chosen.segment)
-    except Exception as error:
+    except BaseException as error:
         port.fail(error)
         raise
     seed, call = comm._number(chosen.seed, settings.get("seed"))

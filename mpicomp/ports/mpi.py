@@ -1,8 +1,7 @@
 """Messages by mpi4py, on a private duplicate of the user's communicator, so that they never meet the user's own.
 
-A failure on one rank reaches the others as a notice, which they look for while they wait. A rank that waits for long
-tells the silent ones which call it is in, so that they can find out that they are in another. A port that saw a failure is
-dropped: the next collective makes a fresh duplicate, on every rank, so no stale message can be taken for a new one.
+What a rank does about trouble while it waits is in alarm.py. A port that saw a failure is dropped: the next collective
+makes a fresh duplicate, on every rank, so no stale message can be taken for a new one.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import hashlib
 import os
 import threading
 import time
-from typing import Any, Iterator, Optional
+from typing import Any, Callable, Optional
 
 import numpy as np
 from mpi4py import MPI
@@ -19,44 +18,30 @@ from mpi4py import MPI
 from ..errors import DisagreementError, RemoteError, TimeoutError, WireError
 from ..job import Pool
 from ..stats import Stats
+from .alarm import LOOK_EVERY, Alarm, Arrival, timeout
 from .base import Port
 from .shared import arena
 
-_NOTICE, _QUESTION = 0, 1  # the tags of failure notices and of questions; all other tags are larger
 _LANE_BITS = 10  # cuts.MOST lanes of a call
 _SALT_BITS = 12  # of what the ranks agreed upon; fewer where MPI has few tags
-_TEXT = 1024  # bytes of a notice: the number of the first call that failed, and why
 _LEND = 64 << 10  # bytes from which a wire stays where it is, for ranks of the same node
 _ARENA = 256 << 20  # bytes of address space for such wires; memory is taken as it is used
 _SPIN = 100e-6  # seconds of waiting before the core is offered to others
-_LOOK_EVERY = 0.002  # seconds between two looks for trouble while idle
-_ASK_AFTER = 0.25  # seconds of silence after which peers are asked what they do; then after twice as long, and so on
-
-
-class _Arrival(MPI.Request):
-    """A message that is awaited, and from whom; `lent` if it says only where its bytes are."""
-
-    source: int
-    tag: int
-    lent = False
 
 
 class MPIPort(Port):
     """One rank's end of a private communicator."""
 
     def __init__(self, comm: MPI.Comm):
-        self.comm = MPI.Intracomm(comm).Dup()
+        self.comm = _duplicate(comm)
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank, self.size = self.comm.rank, self.comm.size
         self.lock = threading.RLock()  # whoever advances runs holds it
         self.nodes = _nodes(self.comm)
-        self._name = np.array(
-            time.time_ns()
-        )  # of this port: MPI gives the number of a freed communicator to another one
-        self.comm.Bcast(self._name, 0)
         self.active: list[Any] = []
         self.ruins: list[Any] = []
-        self.agreed: set[int] = set()
+        self.agreed: set[int] = set()  # numbers of signatures
+        self.asked: dict[int, Any] = {}  # those that the ranks are asked about
         self.pool = Pool()
         self.stats = stats_of(comm)
         self.plans: dict[Any, Any] = {}  # what was thought out for a shape
@@ -68,12 +53,10 @@ class MPIPort(Port):
         self._returns: Any = MPI.COMM_NULL  # what was lent is given back by it, with the tags it came by
         self._blank = np.frombuffer(os.urandom(16), np.uint8)
         self._call_bits, self._salt_bits = tag_bits(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767)
-        self._timeout = float(os.environ.get("MPICOMP_TIMEOUT", "inf"))
+        self.window = (1 << self._call_bits) - 1  # calls that their tags tell apart
+        self._alarm = Alarm(self.comm, self._differs)
         self._idle_since: Optional[float] = None
         self._next_look = 0.0
-        self._ask_after = _ASK_AFTER
-        self._told: list[Any] = []  # notices and questions under way
-        self._notice: Optional[tuple[int, str]] = None  # the first call that failed elsewhere, and how
 
     # What schedules call
 
@@ -89,7 +72,7 @@ class MPIPort(Port):
         if at is None:
             return self.isend(buffer, dest, tag)
         self.stats.wire_bytes += buffer.nbytes
-        self._tell(np.array([at], np.int64).view(np.uint8), [dest], tag)
+        self._alarm.tell(np.array([at], np.int64).view(np.uint8), [dest], tag)
         return self._arrival(self._returns, np.empty(0, np.uint8), dest, tag)
 
     def borrow(self, room: Any, source: int, tag: int) -> MPI.Request:
@@ -109,15 +92,16 @@ class MPIPort(Port):
     def give_back(self, messages: Any) -> None:
         for message in messages:
             if message.lent:
-                self._told.append(self._returns.Isend([np.empty(0, np.uint8), MPI.BYTE], message.source, message.tag))
+                nothing = np.empty(0, np.uint8)
+                self._alarm.told.append(self._returns.Isend([nothing, MPI.BYTE], message.source, message.tag))
 
     def _lends(self, buffer: Any, peer: int) -> bool:
         if self.pool.arena is None or buffer.nbytes < _LEND or not isinstance(buffer, np.ndarray):
             return False
         return peer in self.pool.arena.peers
 
-    def _arrival(self, comm: MPI.Intracomm, buffer: Any, source: int, tag: int) -> _Arrival:
-        message = _Arrival(comm.Irecv([buffer, MPI.BYTE], source, tag))
+    def _arrival(self, comm: MPI.Intracomm, buffer: Any, source: int, tag: int) -> Arrival:
+        message = Arrival(comm.Irecv([buffer, MPI.BYTE], source, tag))
         message.source, message.tag = source, tag
         return message
 
@@ -144,18 +128,23 @@ class MPIPort(Port):
         if self._idle_since is not None and now - self._idle_since > _SPIN:
             os.sched_yield()
         if self._idle_since is None:
-            self._idle_since, self._next_look, self._ask_after = now, now + _LOOK_EVERY, _ASK_AFTER
+            self._idle_since, self._next_look = now, now + LOOK_EVERY
+            self._alarm.begin()
         elif now > self._next_look:
-            self._next_look = now + _LOOK_EVERY
-            self._look(run, now - self._idle_since)
+            self._next_look = now + LOOK_EVERY
+            self._alarm.look(run, now - self._idle_since)
 
     # What collectives call
 
     def tag(self, salt: int) -> int:
         """The first tag of a new call, one for each of its lanes behind it. Calls with other arguments get other tags."""
         self.calls += 1
-        call = 1 + self.calls % ((1 << self._call_bits) - 1)
+        call = 1 + self.calls % self.window
         return (call << self._salt_bits | salt % (1 << self._salt_bits)) << _LANE_BITS
+
+    def heed(self, call: int) -> None:
+        """Raise RemoteError if another rank is known to have failed in this call or before."""
+        self._alarm.heed(call)
 
     def fail(self, error: BaseException) -> None:
         """Tell the others that this rank fails in the present call, and use this port no more."""
@@ -167,8 +156,7 @@ class MPIPort(Port):
             run.abandon(error)
         if not isinstance(error, RemoteError):
             first = min((run.call for run in self.ruins), default=self.calls + 1)
-            text = first.to_bytes(8, "little") + f"{type(error).__name__}: {error}".encode()
-            self._tell(np.frombuffer(text[:_TEXT].ljust(_TEXT, b"\0"), np.uint8), self._others(), _NOTICE)
+            self._alarm.tell_failure(first, error)
 
     def share_memory(self) -> None:
         """Let large wires stay where they are between ranks of one node. Collective; done once."""
@@ -208,58 +196,25 @@ class MPIPort(Port):
         return self.hosts
 
     def free(self) -> None:
-        """Release the private communicator. A broken one may have messages under way and is left to MPI_Finalize."""
-        if not self.broken and not MPI.Is_finalized() and self.comm != MPI.COMM_NULL:
-            if self._returns != MPI.COMM_NULL:
-                self._returns.Free()
-            self.comm.Free()
+        """Release the private communicator, when all that is under way on it is through. Collective.
 
-    def _look(self, run: Any, waited: float) -> None:
-        status = MPI.Status()
-        while self.comm.Iprobe(MPI.ANY_SOURCE, _NOTICE, status):
-            self._note(status.source)
-        if self._notice is not None and run.call >= self._notice[0]:  # an earlier call may still end well
-            raise RemoteError(self._notice[1])
-        for source in self._contradictions(run):
-            raise DisagreementError(
-                f"rank {source} takes part in this collective with other arguments than rank {self.rank}"
-            )
-        if waited > self._timeout:
-            raise TimeoutError(
-                f"{run.label}: no answer for {waited:.1f} s (MPICOMP_TIMEOUT={self._timeout:g}) from {_silent(run)}"
-            )
-        if waited > self._ask_after and run.tag is not None:
-            self._ask_after *= 2
-            self._tell(np.array([self._name, run.call, run.tag]).view(np.uint8), _sources(run), _QUESTION)
-
-    def _note(self, source: int) -> None:
-        """Read a notice; the one of the earliest call counts."""
-        data = np.zeros(_TEXT, np.uint8)
-        self.comm.Recv([data, MPI.BYTE], source, _NOTICE)
-        first, text = int(data[:8].view("<i8")[0]), data[8:].tobytes().rstrip(bytes(1)).decode(errors="replace")
-        if self._notice is None or first < self._notice[0]:
-            self._notice = first, f"rank {source} failed: {text}"
-
-    def _others(self) -> list[int]:
-        return [rank for rank in range(self.size) if rank != self.rank]
-
-    def _tell(self, data: np.ndarray, ranks: list[int], tag: int) -> None:
-        self._told = [message for message in self._told if not message.Test()]
-        self._told += [self.comm.Isend([data, MPI.BYTE], rank, tag) for rank in ranks]
-
-    def _contradictions(self, run: Any) -> Iterator[int]:
-        """The peers that take part in this call with other arguments, by their questions or by their messages."""
-        status, question = MPI.Status(), np.zeros(3, np.int64)
-        while self.comm.Iprobe(MPI.ANY_SOURCE, _QUESTION, status):
-            self.comm.Recv([question.view(np.uint8), MPI.BYTE], status.source, _QUESTION)
-            name, call, tag = question.tolist()
-            if name == self._name and call == run.call and self._differs(run, tag):
-                yield status.source
-        for source in _sources(
-            run
-        ):  # the first that such a peer sent is of the awaited call: no number has come round yet
-            if self.comm.Iprobe(source, MPI.ANY_TAG, status) and self._differs(run, status.tag):
-                yield source
+        A broken one may have messages under way and is left to MPI_Finalize.
+        """
+        if self.broken or MPI.Is_finalized() or self.comm == MPI.COMM_NULL:
+            return
+        with self.lock:
+            try:
+                while self.active:
+                    if not any([run.advance() for run in list(self.active)]):
+                        self.idle(self.active[0])
+            except Exception as error:
+                self.fail(error)  # whoever waits for the run gets it
+            if not self.broken and self._alarm.settle():
+                if self._returns != MPI.COMM_NULL:
+                    self._returns.Free()
+                self.comm.Free()
+            elif not self.broken:
+                _GRAVES.append(self)
 
     def _differs(self, run: Any, tag: int) -> bool:
         """Whether this tag is of the run's call with other arguments."""
@@ -274,19 +229,28 @@ def tag_bits(largest: int) -> tuple[int, int]:
     return bits - salt, salt
 
 
-def _sources(run: Any) -> list[int]:
-    """The ranks that a run waits for; none while the ranks agree, which all of them do together."""
-    return sorted({h.source for h in run.pending() if isinstance(h, _Arrival) and h != MPI.REQUEST_NULL})
-
-
-def _silent(run: Any) -> str:
-    ranks = _sources(run)
-    return f"rank {', '.join(map(str, ranks))}" if ranks else "some of the other ranks"
+def _duplicate(comm: MPI.Comm) -> MPI.Intracomm:
+    """Collective. With MPICOMP_TIMEOUT it takes no longer than that; the next call then goes on waiting for the same."""
+    limit, begin = timeout(), time.monotonic()
+    if limit == float("inf"):
+        return MPI.Intracomm(comm).Dup()
+    keyval = _keyval("duplicate")
+    under_way: Any = comm.Get_attr(keyval) or MPI.Intracomm(comm).Idup()
+    comm.Set_attr(keyval, under_way)
+    while not under_way[1].Test():
+        if time.monotonic() - begin > limit:
+            raise TimeoutError(
+                f"the first collective of a communicator waits for all ranks: no answer for {limit:.1f} s "
+                f"(MPICOMP_TIMEOUT={limit:g}) from some of the other {comm.size - 1}"
+            )
+        os.sched_yield()
+    comm.Delete_attr(keyval)
+    return under_way[0]
 
 
 def port_of(comm: MPI.Comm) -> MPIPort:
     """The port of a communicator: made on first use (collective), kept with it, freed with it."""
-    keyval = _keyval()
+    keyval = _keyval("port", lambda comm, keyval, port: port.free())
     port: Any = comm.Get_attr(keyval)
     if port is None or port.broken:
         port, old = MPIPort(comm), port
@@ -298,18 +262,17 @@ def port_of(comm: MPI.Comm) -> MPIPort:
 
 def existing_port(comm: MPI.Comm) -> Optional[MPIPort]:
     """The port of a communicator, if it has one. Local."""
-    port: Any = comm.Get_attr(_KEYVAL[0]) if _KEYVAL else None
+    port: Any = comm.Get_attr(_KEYVALS["port"]) if "port" in _KEYVALS else None
     return port
 
 
 def stats_of(comm: MPI.Comm) -> Stats:
     """What is counted for a communicator: kept with it, whatever becomes of its ports. Local."""
-    if not _STATS_KEYVAL:
-        _STATS_KEYVAL.append(MPI.Comm.Create_keyval())
-    stats: Any = comm.Get_attr(_STATS_KEYVAL[0])
+    keyval = _keyval("stats")
+    stats: Any = comm.Get_attr(keyval)
     if stats is None:
         stats = Stats(MPI.COMM_WORLD.rank)
-        comm.Set_attr(_STATS_KEYVAL[0], stats)
+        comm.Set_attr(keyval, stats)
     return stats
 
 
@@ -327,12 +290,14 @@ def _nodes(comm: MPI.Intracomm) -> list[int]:
     return firsts.tolist()
 
 
-_KEYVAL: list[int] = []
-_STATS_KEYVAL: list[int] = []
+_KEYVALS: dict[str, int] = {}
 _GRAVES: list[Any] = []  # failed ports, with their ruins: MPI may still write into the buffers of messages under way
+_LOCK = threading.Lock()
 
 
-def _keyval() -> int:
-    if not _KEYVAL:
-        _KEYVAL.append(MPI.Comm.Create_keyval(delete_fn=lambda comm, keyval, port: port.free()))
-    return _KEYVAL[0]
+def _keyval(name: str, delete: Optional[Callable[[Any, int, Any], None]] = None) -> int:
+    """The key of something that is kept with communicators."""
+    if name not in _KEYVALS:
+        with _LOCK:
+            _KEYVALS.setdefault(name, MPI.Comm.Create_keyval(delete_fn=delete))
+    return _KEYVALS[name]

@@ -1,0 +1,80 @@
+"""Collectives that MPI does by itself. It does them on the user's own communicator, as if mpicomp were not there.
+
+But where MPICOMP_TIMEOUT or MPICOMP_CHECK=always is set when a communicator is made, it does them watched: on the private
+communicator, without blocking, after the ranks have agreed on it. So a rank that never comes is an error like in a
+compressed collective, and so is one that calls something else. This costs a small message more.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Iterator, Sequence
+
+from mpi4py import MPI
+
+from .. import agreement, engine
+from ..ports.alarm import timeout
+from ..ports.mpi import port_of
+from ..request import Prequest, Request
+
+_OPS = ("SUM", "MAX", "MIN", "PROD", "LAND", "BAND", "LOR", "BOR", "LXOR", "BXOR", "MAXLOC", "MINLOC")
+
+
+def watched() -> bool:
+    """Whether collectives of a new communicator are to be watched, all of them."""
+    return timeout() < float("inf") or os.environ.get("MPICOMP_CHECK") == "always"
+
+
+def now(comm: Any, name: str, args: Sequence[Any], call: Any = None) -> None:
+    """MPI's collective of that name with mpi4py's arguments. `call` is what was planned to be MPI's, if it was planned."""
+    if comm._watched:
+        engine.wait(_start(comm, name, args, call))
+    else:
+        getattr(comm._handle, name)(comm, *args)
+
+
+def later(comm: Any, name: str, args: Sequence[Any], call: Any = None) -> Any:
+    """The same, as a request."""
+    if comm._watched:
+        return Request(_start(comm, name, args, call))
+    return getattr(comm._handle, "I" + name.lower())(comm, *args)
+
+
+def again(comm: Any, name: str, args: Sequence[Any], info: MPI.Info, call: Any = None) -> Any:
+    """The same, as a persistent request."""
+    if comm._watched:
+        return Prequest(lambda: _start(comm, name, args, call))
+    return getattr(comm._handle, name + "_init")(comm, *args, info)
+
+
+def _start(comm: Any, name: str, args: Sequence[Any], call: Any) -> engine.Run:
+    """The watched form, under way."""
+    port = port_of(comm)
+    signature = f"{name}({_words(name, args)}) by MPI" if call is None else call.signature
+    digest = agreement.digest(signature)
+    begin, tag = getattr(comm._handle(port.comm), "I" + name.lower()), port.tag(digest)
+    number = port.calls
+
+    def lane() -> Iterator[Any]:
+        port.heed(number)  # a rank that only sends would not notice that the others have given up
+        yield [begin(*args)]
+
+    check = agreement.agree(port, signature, digest, always=True)
+    return engine.Run(port, [lane()], prologue=check, label=name, tag=tag)
+
+
+def _words(name: str, args: Sequence[Any]) -> str:
+    """What must be the same on all ranks, as far as it can be seen: bytes, operation, root."""
+    spec = args[1] if args[0] is MPI.IN_PLACE else args[0]
+    words = [f"{_nbytes(spec)} bytes"] if name in ("Allreduce", "Bcast", "Reduce", "Reduce_scatter_block") else []
+    ops = [next((name for name in _OPS if x == getattr(MPI, name)), "own") for x in args if isinstance(x, MPI.Op)]
+    return ", ".join([*words, *(f"op={op}" for op in ops), *(f"root={x}" for x in args if isinstance(x, int))])
+
+
+def _nbytes(spec: Any) -> Any:
+    """Bytes of data of a buffer, whether it is given as an array, [array, type] or [array, count, type]."""
+    data, *rest = spec if isinstance(spec, (list, tuple)) and spec else [spec]
+    if len(rest) == 2 and isinstance(rest[0], int) and isinstance(rest[1], MPI.Datatype):
+        return rest[0] * rest[1].Get_size()
+    plain = not rest or (len(rest) == 1 and (isinstance(rest[0], str) or rest[0].is_predefined))
+    return getattr(data, "nbytes", "some") if plain else "some"
