@@ -1,0 +1,75 @@
+"""Builds the kernels and fuzz.c with AddressSanitizer and UndefinedBehaviorSanitizer, and runs every codec.
+
+python tests/fuzz [INPUTS [SEED [CODEC ...]]]; `make fuzz` runs 10 million inputs of each. Needs gcc or clang, nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CODECS = ("natural", "natural8", "dithering", "sign", "topk", "randk", "lowrank")
+FLAGS = ["-std=gnu11", "-fPIC", "-ffp-contract=off", "-fno-sanitize-recover=all", "-fsanitize=address,undefined"]
+LEVELS = {1: (), 3: ("-march=x86-64-v3",), 4: ("-march=x86-64-v4",)}
+
+
+def build(folder: Path, levels: tuple[int, ...] = (1, 3, 4), optimize: str = "-O2") -> tuple[Path, Path]:
+    """(program, library) with sanitizers: any fault ends the program."""
+    folder.mkdir(parents=True, exist_ok=True)
+    compiler = [*os.environ.get("CC", "cc").split(), *FLAGS, optimize]
+    levels = levels if platform.machine() in ("x86_64", "AMD64") else (1,)
+    jobs = {folder / f"{source.stem}{level}.o": (source, level) for level in levels for source in _sources()}
+    jobs[folder / "level1.o"] = ROOT / "kernels" / "cpu" / "level.c", 1  # it alone says what the processor can do
+    program, library = folder / "fuzz", folder / "libmpicomp.so"
+    commands = [
+        [*compiler, *LEVELS[level], f"-DMC_LEVEL={level}", "-c", str(source), "-o", str(target)]
+        for target, (source, level) in jobs.items()
+    ]
+    commands.append(
+        [
+            *compiler,
+            "-O2",
+            "-fno-sanitize=undefined",
+            "-Wall",
+            str(ROOT / "tests" / "fuzz" / "fuzz.c"),
+            "-o",
+            str(program),
+            "-ldl",
+        ]
+    )
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(_call, commands))
+    _call([*compiler, "-shared", "-o", str(library), *map(str, jobs)])
+    return program, library
+
+
+def run(program: Path, library: Path, codec: str, inputs: int, seed: int) -> str:
+    """What the program says; RuntimeError with its report if it finds a fault."""
+    return _call([str(program), str(library), codec, str(inputs), str(seed)]).strip()
+
+
+def _sources() -> list[Path]:
+    return sorted((ROOT / "kernels" / "cpu").glob("*.c"))
+
+
+def _call(command: list[str]) -> str:
+    options = {"ASAN_OPTIONS": "quarantine_size_mb=8", "UBSAN_OPTIONS": "print_stacktrace=1"}
+    result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **options})
+    if result.returncode:
+        raise RuntimeError(f"{' '.join(command)}: exit {result.returncode}\n{result.stdout}\n{result.stderr}")
+    return result.stdout
+
+
+def main(inputs: str = "100000", seed: str = "1", *codecs: str) -> None:
+    program, library = build(ROOT / "build" / "fuzz")
+    for codec in codecs or CODECS:
+        print(run(program, library, codec, int(inputs), int(seed)), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
