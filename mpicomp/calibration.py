@@ -1,4 +1,5 @@
-"""The times of a communicator, measured once: a fraction of a second when its first larger collective comes.
+"""The times of a communicator, measured once, when its first larger collective comes: a fraction of a second, on slow
+networks a second or two.
 
 Each algorithm is run at a few sizes, for as long as it is quick; the slowest rank counts, and all ranks get the same table.
 """
@@ -18,7 +19,7 @@ from .settings import Settings
 from .timing import Table
 
 SIZES = (8 << 10, 64 << 10, 512 << 10, 4 << 20)  # bytes; the largest takes 8 MB of scratch memory
-BUDGET = 0.25  # seconds: no larger size is begun when the last one took more in all
+BUDGET = 0.25  # seconds for a size: where one took more, larger ones are measured once, or not at all
 REPEATS = 3
 
 
@@ -47,10 +48,11 @@ def measure(
     budget: float,
     progress: Callable[[str, int], None] = lambda algorithm, nbytes: None,
 ) -> Table:
-    """Time every algorithm at every size until a size takes longer than the budget. Collective."""
+    """Time every algorithm at every size, until a size takes longer than the budget and its bytes are what takes it: what
+    comes then is on a line. Latency alone tells nothing of larger sizes, so there it goes on, once each. Collective."""
     if not port.shares:
         port.share_memory()
-    table = Table("measured on this communicator")
+    table, call = Table("measured on this communicator"), 0.0
     for nbytes in sizes:
         begin = time.perf_counter()
         n = nbytes // KINDS[kind].storage.itemsize
@@ -59,8 +61,12 @@ def measure(
         for algorithm in planning.candidates(settings, kind, port.size):
             progress(algorithm, nbytes)
             table.add(algorithm, nbytes, _seconds(port, _once(port, settings, algorithm, x, out), repeats))
-        if port.slowest(time.perf_counter() - begin) > budget:
-            break
+        spent = port.slowest(time.perf_counter() - begin)
+        last, call = call, spent / (repeats + 1)
+        if spent > budget:
+            if last and call > 4 * last:  # for 8 times the bytes
+                break
+            repeats = 1
     return table
 
 
