@@ -13,6 +13,7 @@ class Blocked(Codec):
     """What follows from kernels named `family`_encode_f32 and so on, whose last arguments are the codec's settings."""
 
     family = ""
+    nearest = 0  # 1: no chance is taken
 
     def tail(self) -> tuple[int, ...]:
         """The settings as the kernels take them."""
@@ -25,7 +26,7 @@ class Blocked(Codec):
         return wire[self.size(lo, kind) : self.size(hi, kind)]
 
     def encode_into(self, x: Flat, wire: Any, stream: Stream) -> None:
-        run, tail = self._kernel("encode", x.kind, wire), (0, *self.tail())
+        run, tail = self._kernel("encode", x.kind, wire), (self.nearest, *self.tail())
 
         def part(lo: int, hi: int) -> None:
             out = self._cut(wire, lo, hi, x.kind)
@@ -50,7 +51,7 @@ class Blocked(Codec):
         launch.parallel(part, acc.size, self.grain, wire)
 
     def reduce_into(self, terms: Terms, scale: float, out: Any, stream: Stream) -> None:
-        run, tail, kind = self._kernel("reduce", terms.kind, out), (0, *self.tail()), terms.kind
+        run, tail, kind = self._kernel("reduce", terms.kind, out), (self.nearest, *self.tail()), terms.kind
 
         def part(lo: int, hi: int) -> None:
             wires = [self._cut(wire, lo, hi, kind) for wire in terms.wires]

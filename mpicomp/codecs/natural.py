@@ -8,18 +8,16 @@ in a window that ends at the largest value of each 512. docs/wire-format.md stat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Sequence
 
-from .. import launch
-from ..arrays import Flat
 from ..errors import CodecError
-from .base import Codec, Stream, Terms
+from .blocked import Blocked
 
 _WINDOW = 512  # values that share a base exponent with bits=8
 
 
 @dataclass(frozen=True)
-class Natural(Codec, name="natural"):
+class Natural(Blocked, name="natural"):
     """Sign and exponent of each value, the exponent rounded up or down at random (unbiased, omega 1/8).
 
     rounding="nearest" rounds to the nearer power instead: biased, omega 1/9. correlated=True lets the rounding
@@ -62,59 +60,13 @@ class Natural(Codec, name="natural"):
             return (n + 1) // 2 + (n + 3) // 4
         return n + (n + 7) // 8
 
-    def _kernel(self, verb: str, kind: str, like: Any) -> Any:
-        return launch.kernel(f"natural{'8' if self.bits == 8 else ''}_{verb}_{kind}", like)
+    @property
+    def family(self) -> str:  # type: ignore[override]
+        return "natural8" if self.bits == 8 else "natural"
 
-    def encode_into(self, x: Flat, wire: Any, stream: Stream) -> None:
-        run, nearest = self._kernel("encode", x.kind, wire), int(not self.unbiased)
+    @property
+    def nearest(self) -> int:  # type: ignore[override]
+        return int(not self.unbiased)
 
-        def part(lo: int, hi: int) -> None:
-            run(
-                x.data[lo:hi],
-                hi - lo,
-                self._cut(wire, lo, hi, x.kind),
-                stream.key,
-                stream.first + lo,
-                stream.offset,
-                nearest,
-            )
-
-        launch.parallel(part, x.n, self.grain, wire)
-
-    def decode_into(self, wire: Any, out: Flat) -> None:
-        run = self._kernel("decode", out.kind, wire)
-        launch.parallel(
-            lambda lo, hi: run(self._cut(wire, lo, hi, out.kind), hi - lo, out.data[lo:hi]), out.n, self.grain, wire
-        )
-
-    def add_into(self, wire: Any, acc: Any, kind: str, weight: float = 1.0) -> None:
-        run = self._kernel("add", kind, wire)
-        launch.parallel(
-            lambda lo, hi: run(self._cut(wire, lo, hi, kind), hi - lo, acc[lo:hi], weight), acc.size, self.grain, wire
-        )
-
-    def reduce_into(self, terms: Terms, scale: float, out: Any, stream: Stream) -> None:
-        kind, own = terms.kind, terms.own
-        run, nearest = self._kernel("reduce", kind, out), int(not self.unbiased)
-
-        def part(lo: int, hi: int) -> None:
-            wires = [self._cut(wire, lo, hi, kind) for wire in terms.wires]
-            mine = None if own is None else own.data[lo:hi]
-            run(
-                wires,
-                len(wires),
-                terms.position,
-                mine,
-                hi - lo,
-                scale,
-                self._cut(out, lo, hi, kind),
-                stream.key,
-                stream.first + lo,
-                stream.offset,
-                nearest,
-            )
-
-        launch.parallel(part, terms.n, self.grain, out)
-
-    def _cut(self, wire: Any, lo: int, hi: int, kind: str) -> Any:
-        return wire[self.size(lo, kind) : self.size(hi, kind)]
+    def tail(self) -> tuple[int, ...]:
+        return ()
