@@ -52,7 +52,7 @@ def main(python: str) -> None:
 def loss(lab: Lab, stop: threading.Event) -> None:
     lab.loss("1%")
     stop.wait()
-    lab.loss("none")
+    lab.loss(None)
 
 
 def jitter(lab: Lab, stop: threading.Event) -> None:
@@ -60,7 +60,7 @@ def jitter(lab: Lab, stop: threading.Event) -> None:
         lab.delay(delay)
         if stop.wait(0.3):
             break
-    lab.delay("0ms")
+    lab.delay(None)
 
 
 def cut(lab: Lab, stop: threading.Event) -> None:
