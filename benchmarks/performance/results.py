@@ -1,0 +1,67 @@
+"""Results of measurements, as files of JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Optional
+
+from mpicomp import codec
+from mpicomp.cli.bench.codecs import CODECS as IN_MEMORY
+
+from .runs import CODECS, RATES
+
+VALUES = 2560 * 4096
+
+
+class Results:
+    """What was measured; None or an empty list for what was not."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def get(self, name: str) -> Optional[dict[str, Any]]:
+        file = self.folder / f"{name}.json"
+        return json.loads(file.read_text()) if file.exists() else None
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Also of a run that had to be two."""
+        return [row for part in (name, f"{name}-more") for row in (self.get(part) or {}).get("rows", [])]
+
+    def row(self, name: str, spec: str, *algorithms: str) -> Optional[dict[str, Any]]:
+        """Of a codec, by one of these algorithms."""
+        wanted = str(codec(spec))
+        rows = (row for row in self.rows(name) if row["codec"] == wanted)
+        return next((row for row in rows if not algorithms or row["algorithm"] in algorithms), None)
+
+    def raw(self, name: str) -> Optional[float]:
+        """Milliseconds of MPI alone."""
+        rows = self.rows(name)
+        return rows[0]["raw_us"] / 1e3 if rows else None
+
+    def fastest_raw(self, name: str) -> Optional[float]:
+        """By MPI's default or, if that was faster, by its forced ring."""
+        times = [time for time in (self.raw(name), self.raw(f"{name}-ring")) if time]
+        return min(times) if times else None
+
+    def speedups(self, name: str) -> dict[str, float]:
+        """Of each codec, against the faster of MPI's own."""
+        raw = self.fastest_raw(name)
+        found = ((spec, self.row(name, spec, "direct", "lowrank")) for spec in CODECS)
+        return {spec: raw * 1e3 / row["time_us"] for spec, row in found if row and raw}
+
+
+def spec_of(name: str) -> str:
+    """With the settings that were asked for, also where they are the codec's own defaults."""
+    return next((spec for spec in (*CODECS, *IN_MEMORY) if str(codec(spec)) == name), name)
+
+
+def wire_bytes(spec: str) -> int:
+    """Of the whole array, encoded once."""
+    each = codec(spec)
+    return each.wire_size((2560, 4096) if each.name == "lowrank" else VALUES)
+
+
+def ideal(spec: str, hosts: int, rate: str) -> float:
+    """Milliseconds that the bytes alone take."""
+    return 2 * (hosts - 1) / hosts * wire_bytes(spec) * 8 / RATES[rate] * 1e3
