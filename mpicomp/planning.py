@@ -19,7 +19,7 @@ from .timing import Table
 SMALL = 4096  # bytes up to which auto is MPI untouched, whatever the network
 FLOOR = 256 << 10  # the same where no times are known
 NEVER_BY_AUTO = ("server",)  # one rank's link carries everything
-NEAR = 64 << 20  # bytes of a segment where ranks see each other's memory, and there is no transfer to overlap with
+NEAR = 40 << 20  # bytes of a segment where ranks see each other's memory, and there is no transfer to overlap with
 LEAST = 4096  # values of one segment: with fewer, messages cost more than what they carry
 MPI_SUMS = ("f32", "f64")  # what every MPI can add itself
 
@@ -38,6 +38,7 @@ class Plan:
     segment: int = NEAR
     table: Optional[Table] = None
     shapes: tuple[tuple[int, ...], ...] = ()  # of the arrays, where they count
+    depth: int = 4  # segments under way at a time
 
     def lanes(self, port: Any, job: Any, tag: int) -> Iterator[Iterator[Any]]:
         """The schedule of each segment, to be run by the engine; none where the plan is raw."""
@@ -122,13 +123,14 @@ def choose(
     settings = _carried(settings, kind)
     nbytes = n * KINDS[kind].storage.itemsize
     segment = settings.segment or (min(nbytes, NEAR) if near else segment_for(nbytes))
+    depth = 1 if near else 4
 
     def plan(algorithm: str, why: str) -> Plan:
         if settings.feedback and algorithm == "raw":  # MPI's own remembers nothing; ours can do the same
-            return Plan("direct", why, n, kind, p, settings.override(codec=Raw()), segment, table)
+            return Plan("direct", why, n, kind, p, settings.override(codec=Raw()), segment, table, (), depth)
         if settings.feedback == "ef21" and algorithm != "direct":
             raise SettingError(f"feedback='ef21' needs algorithm 'direct', not {algorithm!r}, because {why}")
-        return Plan(algorithm, why, n, kind, p, settings, segment, table)
+        return Plan(algorithm, why, n, kind, p, settings, segment, table, (), depth)
 
     if p == 1:
         return Plan("copy", "there is one rank", n, kind, p, settings, segment, table)

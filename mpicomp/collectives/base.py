@@ -41,7 +41,7 @@ class Call:
         if watch is not None:
             port, job, finish = WatchedPort(port, watch), WatchedJob(job, watch), watch.finish(finish)
         lanes = self.plan.lanes(port, job, tag)
-        return Run(port, lanes, prologue=check, finish=finish, label=self.name, tag=tag)
+        return Run(port, lanes, self.plan.depth, prologue=check, finish=finish, label=self.name, tag=tag)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ class Plan:
     schedule: Optional[Callable[..., Iterator[Any]]] = None
     cuts: Sequence[Cuts] = ()
     options: Mapping[str, int] = field(default_factory=dict)
+    depth: int = 4
 
     def lanes(self, port: Any, job: Any, tag: int) -> Iterator[Iterator[Any]]:
         if self.algorithm == "copy":
