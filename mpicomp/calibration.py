@@ -13,7 +13,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 
 from . import engine, planning, tuning
-from .arrays import KINDS, Flat
+from .arrays import KINDS, Flat, empty
 from .job import Randomness, Reduction
 from .settings import Settings
 from .timing import Table
@@ -21,16 +21,32 @@ from .timing import Table
 SIZES = (8 << 10, 64 << 10, 512 << 10, 4 << 20)  # bytes; the largest takes 8 MB of scratch memory
 BUDGET = 0.25  # seconds for a size: where one took more, larger ones are measured once, or not at all
 REPEATS = 3
+LARGE = 16 << 20  # bytes that are measured in addition when such an array comes
+MEASURED = "measured on this communicator"
 
 
-def table_for(port: Any, settings: Settings, kind: str, nbytes: int) -> Optional[Table]:
+def table_for(port: Any, settings: Settings, x: Any) -> Optional[Table]:
     """The table for these codecs: from MPICOMP_TUNING, or measured now (collective), or None where auto has no choice."""
-    if not planning.has_choice(settings, nbytes, kind, port.size):
+    if not planning.has_choice(settings, x.nbytes, x.kind, port.size):
         return None
-    key = (settings.codec, settings.down, kind)
+    key = (settings.codec, settings.down, x.kind)
     if key not in port.tables:
-        port.tables[key] = tuning.load(port, *key) or _measure(port, settings, kind)
+        port.tables[key] = tuning.load(port, *key) or _measure(port, settings, x.kind)
+    if port.tables[key] is not None and x.nbytes >= LARGE and isinstance(x, Flat):
+        _extend(port.tables[key], port, settings, x)
     return port.tables[key]
+
+
+def _extend(table: Table, port: Any, settings: Settings, x: Flat) -> None:
+    """Measure what caches do not hold, with the beginning of x itself, where that takes no longer than the rest."""
+    names = planning.candidates(settings, x.kind, port.size)
+    known = table.source == MEASURED and all(table.points[name][-1][0] < LARGE for name in names)
+    if known and 2 * sum(table.estimate(name, LARGE) for name in names) < 2 * BUDGET:
+        sample = x[: LARGE // x.data.itemsize]
+        out = Flat(empty(sample.n, sample.data.dtype, like=x.data), x.kind)
+        for name in names:
+            table.add(name, LARGE, _seconds(port, _once(port, settings, name, sample, out), 1))
+            port.pool.clear()
 
 
 def _measure(port: Any, settings: Settings, kind: str) -> Optional[Table]:
@@ -52,7 +68,7 @@ def measure(
     comes then is on a line. Latency alone tells nothing of larger sizes, so there it goes on, once each. Collective."""
     if not port.shares:
         port.share_memory()
-    table, call = Table("measured on this communicator"), 0.0
+    table, call = Table(MEASURED), 0.0
     for nbytes in sizes:
         begin = time.perf_counter()
         n = nbytes // KINDS[kind].storage.itemsize

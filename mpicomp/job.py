@@ -60,6 +60,11 @@ class Pool:
             self._kept += slab.size
             self._free.setdefault((slab.size, is_cupy(slab)), []).append(slab)
 
+    def clear(self) -> None:
+        """Give back what is kept."""
+        self._free.clear()
+        self._kept = 0
+
 
 class Randomness(NamedTuple):
     """Where the random numbers of a call come from."""

@@ -74,7 +74,7 @@ def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[pla
             wait(Run(port, (), prologue=check, label="Allreduce", tag=port.tag(digest)))
         if share:
             port.share_memory()
-        table = calibration.table_for(port, settings, x.kind, x.nbytes)
+        table = calibration.table_for(port, settings, x)
         plan = planning.choose(settings, x.n, x.kind, port.size, table, shapes, port.near)
         port.plans[key] = (plan, signature, digest)
     return port.plans[key]

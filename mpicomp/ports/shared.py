@@ -35,7 +35,7 @@ class Arena:
         """A buffer, or None if there is no room."""
         size = _page(nbytes)
         free = self._free.get(size)
-        if not free and self._next + size > self.memory.size and not self._used:
+        if not free and not self._used:
             self._reset()
         if free:
             at = free.pop()
