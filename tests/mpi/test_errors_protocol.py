@@ -101,18 +101,18 @@ def test_a_communicator_that_failed_on_one_rank_only_can_be_freed():
 @several
 def test_an_interrupted_rank_takes_the_others_with_it(comm):
     """Ctrl-C in the middle of a collective, of which every rank sums a part."""
-    comm.Allreduce(MPI.IN_PLACE, normal(1000))
+    comm.Allreduce(MPI.IN_PLACE, normal(10_000))
     if LAST:
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
-            comm.Allreduce(MPI.IN_PLACE, normal(1000))
+            comm.Allreduce(MPI.IN_PLACE, normal(10_000))
         signal.signal(signal.SIGINT, before)
         WORLD.Barrier()
     else:
         WORLD.Barrier()
         with pytest.raises(mpicomp.RemoteError, match=f"rank {comm.size - 1} failed: KeyboardInterrupt"):
-            comm.Allreduce(MPI.IN_PLACE, normal(1000))
+            comm.Allreduce(MPI.IN_PLACE, normal(10_000))
     x = np.ones(10, np.float32)
     comm.Allreduce(MPI.IN_PLACE, x, codec="raw")
     assert (x == comm.size).all()
