@@ -97,7 +97,7 @@ def test_scatter_and_accumulate_are_the_reference(compiled, codec, kind, style):
 
 
 def test_large_results_are_the_same_as_small_ones(compiled):
-    """Past 16 MB the kernels write around the caches."""
+    """From 128 KB on the kernels write around the caches."""
     m, k, n = 65536, 655, 5 << 20
     x = data("f32", n, 1)
     for codec in ("topk", "randk"):
