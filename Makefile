@@ -13,7 +13,7 @@ RANKS ?= 2
 INSTALL = --disable-pip-version-check -qq install --prefer-binary --no-compile -c tests/constraints.txt
 FUZZ ?= 10000000
 PIP = pip $(INSTALL)
-KERNELS = $(wildcard kernels/*.h kernels/cpu/*)
+KERNELS = $(wildcard kernels/*.h kernels/cpu/* mpicomp/*.c)
 DECLARED = setup.cfg pyproject.toml setup.py
 
 export PYTHONDONTWRITEBYTECODE = # hundreds of processes would each compile every module

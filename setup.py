@@ -1,6 +1,7 @@
-"""Builds the C library: one plain shared library with every kernel once for each level of processor.
+"""Builds the C library, one plain shared library with every kernel once for each level of processor; and a shortcut for
+small arrays, another.
 
-It links neither Python nor MPI. Without a working compiler the install goes on, and mpicomp runs on NumPy.
+They link neither Python nor MPI. Without a working compiler the install goes on, and mpicomp runs on NumPy.
 CC and CFLAGS are respected; MPICOMP_SANITIZE=address,undefined builds with those sanitizers.
 Names, versions and dependencies are in setup.cfg.
 """
@@ -59,16 +60,17 @@ class BuildLibrary(build_ext):
         if os.environ.get("MPICOMP_SANITIZE"):
             extra += ["-g", "-fno-omit-frame-pointer", "-fsanitize=" + os.environ["MPICOMP_SANITIZE"]]
         try:
-            objects = self.compile_all(compiler, extra, ext.sources)
+            levels = LEVELS if ext.sources == SOURCES else {1: []}
+            objects = self.compile_all(compiler, extra, ext.sources, levels)
             target.parent.mkdir(parents=True, exist_ok=True)
             self.run_tool(compiler + ["-shared", "-o", str(target)] + objects + extra)
         except (OSError, subprocess.CalledProcessError) as error:
-            print(f"note: the C library was not built ({error}); mpicomp will run on NumPy, much slower")
+            print(f"note: {target.name} was not built ({error}); mpicomp will run without it, much slower")
 
-    def compile_all(self, compiler, extra, sources):
+    def compile_all(self, compiler, extra, sources, levels):
         """Object files of every level; one that the compiler does not know is left out, but for the first."""
         objects = []
-        for level, flags in LEVELS.items():
+        for level, flags in levels.items():
             folder = Path(self.build_temp) / f"v{level}"
             folder.mkdir(parents=True, exist_ok=True)
             made = [str(folder / Path(source).with_suffix(".o").name) for source in sources]
@@ -108,6 +110,9 @@ setup(
     packages=find_packages(include=["mpicomp", "mpicomp.*"]) + ["mpicomp.kernels"],
     package_dir={"mpicomp.kernels": "kernels"},  # top-level in a clone only
     package_data={"mpicomp": ["py.typed"], "mpicomp.kernels": ["*.h", "cpu/*.[ch]", "cuda/*"]},
-    ext_modules=[Extension("mpicomp.libmpicomp", SOURCES, depends=HEADERS, optional=True)],
+    ext_modules=[
+        Extension("mpicomp.libmpicomp", SOURCES, depends=HEADERS, optional=True),
+        Extension("mpicomp.libshortcut", ["mpicomp/shortcut.c"], optional=True),
+    ],
     cmdclass={"build_ext": BuildLibrary, "bdist_wheel": PlatformWheel},
 )

@@ -40,6 +40,7 @@ def test_sdist_to_wheel_to_an_empty_environment(source, tmp_path):
         names = file.namelist()
     for needed in (
         "mpicomp/libmpicomp.so",
+        "mpicomp/libshortcut.so",
         "mpicomp/py.typed",
         "mpicomp/kernels/natural.h",
         "mpicomp/kernels/cpu/loops.h",

@@ -176,6 +176,40 @@ def test_small_messages_are_left_to_mpi_by_auto():
     assert comm.plan(x).algorithm == ("raw" if comm.size > 1 else "copy")
 
 
+def test_small_messages_are_right_however_they_are_given_and_again():
+    comm, p = mpicomp.Comm(WORLD, "natural"), WORLD.size
+    x, half = (
+        np.arange(64, dtype="f4"),
+        np.arange(128, dtype="f2"),
+    )  # as many bytes: what is known of one is not the other's
+
+    def summed(send, receive, *args, **kwargs):
+        comm.Allreduce(send, receive, *args, **kwargs)
+        return out
+
+    for _ in range(3):
+        for out in (np.empty_like(x), np.empty(64, "i4"), np.empty(32, "f8")):
+            given = x[: out.size].astype(out.dtype)
+            assert (summed(given, out) == p * given).all()
+            assert (summed(given, out, MPI.MAX) == given).all()
+            assert (summed(given, out, op=MPI.SUM) == p * given).all()
+            comm.Allreduce(sendbuf=given, recvbuf=out)
+            assert (out == p * given).all()
+        out = np.empty_like(x)
+        assert (summed([x, MPI.FLOAT], [out, MPI.FLOAT]) == p * x).all()
+        assert (summed([x, 64, MPI.FLOAT], [out, 64, MPI.FLOAT]) == p * x).all()
+        assert (summed(MPI.IN_PLACE, out) == p * p * x).all()
+        several = [x.copy(), x.copy()]
+        comm.Allreduce(MPI.IN_PLACE, several)
+        assert all((each == p * x).all() for each in several)
+        out = np.empty_like(half)
+        assert np.abs(summed(half, out, codec="raw") - p * half.astype("f4")).max() <= p / 8
+    with pytest.raises(TypeError):
+        comm.Allreduce(x, np.empty_like(x), MPI.SUM, colour="red")
+    with pytest.raises(TypeError):
+        comm.Allreduce()
+
+
 def test_every_other_method_is_that_of_mpi4py(comm):
     assert isinstance(comm, MPI.Intracomm)
     assert comm.allreduce(comm.rank) == sum(range(comm.size))
