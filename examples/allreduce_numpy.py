@@ -10,17 +10,19 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any, Sequence
 
 import numpy as np
 from mpi4py import MPI
 
 import mpicomp
+from mpicomp.cli.terminal import watched
 
 CODECS = ["raw", "bf16", "natural", "natural:bits=8", "natural-dithering:bits=4", "qsgd:bits=4", "terngrad"]
 
 
-def measure(comm: MPI.Intracomm, x: np.ndarray, codec: str, repeats: int) -> tuple[int, float, np.ndarray]:
-    """(bytes that each rank sends, seconds, the sum)"""
+def measure(comm: MPI.Intracomm, x: np.ndarray, codec: str, repeats: int) -> tuple[Any, float, np.ndarray]:
+    """(the plan, seconds, the sum)"""
     compressed = mpicomp.Comm(comm, codec, algorithm="raw" if codec == "raw" else "direct")
     out = np.empty_like(x)
     times = []
@@ -29,7 +31,7 @@ def measure(comm: MPI.Intracomm, x: np.ndarray, codec: str, repeats: int) -> tup
         begin = time.perf_counter()
         compressed.Allreduce(x, out)
         times.append(time.perf_counter() - begin)
-    return compressed.plan(x).wire_bytes, comm.allreduce(float(np.median(times[1:])), MPI.MAX), out
+    return compressed.plan(x), comm.allreduce(float(np.median(times[1:])), MPI.MAX), out
 
 
 def plot(path: Path, rows: list[tuple[str, int, float, float]]) -> None:
@@ -45,9 +47,9 @@ def plot(path: Path, rows: list[tuple[str, int, float, float]]) -> None:
     print(f"plot: {path}")
 
 
-def main() -> None:
+def main(codecs: Sequence[str] = CODECS) -> None:
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    options.add_argument("codecs", nargs="*", default=CODECS)
+    options.add_argument("codecs", nargs="*", default=codecs)
     options.add_argument(
         "--megabytes", type=float, default=4, help="of float32 values on each rank (default: %(default)s)"
     )
@@ -61,17 +63,18 @@ def main() -> None:
     comm.Allreduce(x.astype(np.float64), exact)
     if comm.rank == 0:
         print(
-            f"{x.nbytes / 1e6:g} MB on each of {comm.size} ranks\n{'codec':26} {'sent by a rank':>15} {'error':>9} {'ms':>8}"
+            f"{x.nbytes / 1e6:g} MB on each of {comm.size} ranks\n{'codec':26} {'sent by a rank':>15} {'error':>9} {'bound':>9} {'ms':>8}"
         )
     rows = []
     for done, codec in enumerate(arguments.codecs):
-        if comm.rank == 0 and sys.stderr.isatty():
+        if comm.rank == 0 and watched():
             print(f"\r[{'=' * (30 * done // len(arguments.codecs)):30}] {codec}", end="\r", file=sys.stderr, flush=True)
-        nbytes, seconds, out = measure(comm, x, codec, arguments.repeats)
+        plan, seconds, out = measure(comm, x, codec, arguments.repeats)
         error = float(np.linalg.norm(out - exact) / np.linalg.norm(exact))
-        rows.append((codec, nbytes, error, seconds))
+        rows.append((codec, plan.wire_bytes, error, seconds))
         if comm.rank == 0:
-            print(f"{codec:26} {nbytes / 1e6:12.3f} MB {error:9.2g} {seconds * 1e3:8.2f}{' ' * 40}", flush=True)
+            sent, bound = f"{plan.wire_bytes / 1e6:.3f} MB", plan.expected_error
+            print(f"{codec:26} {sent:>15} {error:9.2g} {bound:9.2g} {seconds * 1e3:8.2f}{' ' * 40}", flush=True)
     if comm.rank == 0 and arguments.plot:
         plot(arguments.plot, rows)
 

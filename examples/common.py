@@ -13,6 +13,8 @@ import torch
 from mpi4py import MPI
 from tasks import TASKS
 
+from mpicomp.cli.terminal import watched
+
 ROWS = 5  # evaluations in a training
 
 
@@ -64,7 +66,7 @@ class Training:
         self.first = self._load()
         _, _, _, self.sent_before, before = self.rows[-1] if self.rows else (0, 0.0, 0.0, 0, 0.0)
         self.begin = time.perf_counter() - before
-        self.bar = comm.rank == 0 and sys.stderr.isatty()
+        self.bar = comm.rank == 0 and watched()
         self.headed = False
 
     def steps(self) -> Any:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
+import sys
+
 import launch
 import pytest
 
@@ -21,6 +26,24 @@ def test_a_sum_with_several_codecs(tmp_path):
         2, "examples/allreduce_numpy.py", "--megabytes", "0.1", "--plot", str(plot), "raw", "natural"
     )
     assert "natural" in output and plot.exists()
+
+
+def test_a_progress_bar_where_mpirun_writes_to_a_terminal():
+    """Its ranks write to pipes."""
+    terminal, end = pty.openpty()
+    command = [
+        str(launch.LIBRARIES["mpich"][0] / "bin" / "mpiexec"),
+        "-n",
+        "2",
+        sys.executable,
+        "examples/allreduce_numpy.py",
+        "--megabytes",
+        "0.1",
+        "raw",
+        "bf16",
+    ]
+    subprocess.run(command, cwd=launch.ROOT, stdout=subprocess.DEVNULL, stderr=end, timeout=60, check=True)
+    assert b"[=====" in os.read(terminal, 4096)
 
 
 def test_a_codec_of_ones_own():

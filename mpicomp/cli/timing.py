@@ -9,6 +9,8 @@ from typing import Any, Callable, Mapping, Optional
 
 import numpy as np
 
+from .terminal import watched
+
 
 def alternate(
     jobs: Mapping[str, Callable[[], Any]], runs: int, comm: Any = None, repeat: int = 1, clear: Callable[[], Any] = int
@@ -45,7 +47,7 @@ def seconds(value: float) -> str:
 
 
 class Table:
-    """Rows printed as they come, on rank 0 alone; `doing` shows what is measured, where stderr is a terminal."""
+    """Rows printed as they come, on rank 0 alone; `doing` shows what is measured, where somebody watches."""
 
     def __init__(self, heads: Mapping[str, int], rank: int = 0):
         self._widths, self._quiet = list(heads.values()), rank != 0
@@ -56,5 +58,5 @@ class Table:
             print("  ".join(f"{cell!s:>{width}}" for cell, width in zip(cells, self._widths)).rstrip(), flush=True)
 
     def doing(self, what: Optional[str] = None) -> None:
-        if not self._quiet and sys.stderr.isatty():
+        if not self._quiet and watched():
             print(f"\r\033[K{f'measuring {what} ...' if what else ''}", end="", file=sys.stderr, flush=True)

@@ -6,6 +6,8 @@ import argparse
 import os
 import sys
 
+from .terminal import watched
+
 DEFAULT = "mpicomp-tuning.json"
 
 
@@ -46,14 +48,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 class _Bar:
-    """A progress bar on stderr, if that is a terminal."""
+    """A progress bar on stderr, if somebody watches."""
 
     def __init__(self, label: str, total: int):
         self.label, self.total, self.done = label, total, 0
 
     def __call__(self, algorithm: str, nbytes: int) -> None:
         self.done += 1
-        if sys.stderr.isatty():
+        if watched():
             filled = 30 * self.done // self.total
             text = f"{self.label} [{'#' * filled}{'.' * (30 - filled)}] {algorithm} {nbytes:,} bytes"
             print(f"\r{text:<79}", end="\n" if self.done == self.total else "", file=sys.stderr, flush=True)

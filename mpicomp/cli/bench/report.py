@@ -7,6 +7,8 @@ import json
 import sys
 from typing import Any, Callable, Mapping, NamedTuple, Optional
 
+from ..terminal import watched
+
 
 class Column(NamedTuple):
     """A column of the table: what it is called, how wide it is, how its cells look."""
@@ -107,11 +109,11 @@ class Report:
 
 
 class Bar:
-    """A progress bar on stderr, if that is a terminal or `force` says so; gone when a line is to be printed."""
+    """A progress bar on stderr, if somebody watches or `force` says so; gone when a line is to be printed."""
 
     def __init__(self, total: int, rank: int = 0, force: bool = False):
         self.total, self.done = max(total, 1), 0
-        self._shown = rank == 0 and (force or sys.stderr.isatty())
+        self._shown = rank == 0 and (force or watched())
 
     def step(self, what: Optional[str] = None) -> None:
         """Show what is measured now; without it, one more is done."""
