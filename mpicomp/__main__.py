@@ -1,4 +1,4 @@
-"""python -m mpicomp demo | bench | info | run"""
+"""python -m mpicomp demo | bench | tune | simulate | info | run"""
 
 from .cli import main
 

@@ -13,6 +13,7 @@ COMMANDS = {
     "demo": "a table of raw against compressed Allreduce, to be started with mpirun",
     "bench": "measure codecs and collectives",
     "tune": "measure all algorithms on this network and write a tuning file, to be started with mpirun",
+    "simulate": "what each algorithm would cost on a network that is not there, up to thousands of ranks",
     "info": "versions, MPI library, kernels, CUDA",
     "run": "start an mpi4py script with a compressed COMM_WORLD",
 }

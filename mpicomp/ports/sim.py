@@ -1,8 +1,8 @@
 """Virtual ranks in one process, with a virtual clock.
 
 The very schedules that run on MPI run here, for hundreds of ranks. Each host has one link; a message occupies the
-sender's side of it, then, `latency` later, the receiver's side, one message after the other. Arithmetic takes
-virtual time too (see Costs), one thing at a time on each rank.
+sender's side of it, then, `latency` later, the receiver's side, one message after the other. Within a host every rank
+has such a link of its own. Arithmetic takes virtual time too (see Costs), one thing at a time on each rank.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Callable, Optional, Sequence
 
+from ..arrays import KINDS
 from ..engine import Run
 from ..errors import RemoteError
 from ..job import WORK, Pool, amount
@@ -22,13 +23,15 @@ from .base import Port
 @dataclass(frozen=True)
 class Network:
     """Seconds of latency and bytes a second of each host's link; ranks with the same node share one link and reach
-    each other at `local_bandwidth` (`nodes_of` ranks a node)."""
+    each other at `local_bandwidth` (`nodes_of` ranks a node). A rank is busy for `overhead` seconds with each message
+    that it sends or receives."""
 
     latency: float = 1e-5
     bandwidth: float = 1.25e9
     nodes_of: int = 1
     local_latency: float = 1e-6
     local_bandwidth: float = 1e10
+    overhead: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Message:
 
 
 class Transit:
-    """A message between two hosts: `arrival` is known once its first byte is at the receiver's link."""
+    """A message on its way: `arrival` is known once its first byte is at the receiver's link."""
 
     __slots__ = ("arrival", "awaited", "dest", "posted", "sent")
 
@@ -70,7 +73,7 @@ class SimPort(Port):
     def __init__(self, simulation: Simulation, rank: int):
         self.simulation = simulation
         self.rank, self.size = rank, simulation.size
-        self.nodes = [simulation._link(r) for r in range(simulation.size)]
+        self.nodes = simulation.nodes
         self.now = 0.0
         self.lock = nullcontext()
         self.active: list[Run] = []
@@ -87,9 +90,11 @@ class SimPort(Port):
     def isend(self, buffer: Any, dest: int, tag: int) -> Message:
         self.bytes_sent += buffer.nbytes
         self.messages_sent += 1
+        self.spend(self.simulation.network.overhead)
         return self.simulation.send(self, buffer, dest, tag)
 
     def irecv(self, buffer: Any, source: int, tag: int) -> Message:
+        self.spend(self.simulation.network.overhead)
         return self.simulation.receive(self, buffer, source, tag)
 
     def done(self, handles: Sequence[Message]) -> bool:
@@ -129,12 +134,14 @@ class Simulation:
     def __init__(self, size: int, network: Network = Network()):
         self.size, self.network = size, network
         self.pool = Pool()
+        self.nodes = [rank // network.nodes_of for rank in range(size)]
         self.ports = [SimPort(self, rank) for rank in range(size)]
         self.failed: set[int] = set()  # ranks that never answer (fault injection)
         self._sent: dict[Any, deque[Any]] = defaultdict(deque)
         self._awaited: dict[Any, deque[Any]] = defaultdict(deque)
-        self._out = [0.0] * size  # when each link's two sides are free again
-        self._in = [0.0] * size
+        self._out = [0.0] * 2 * size  # when each link's two sides are free again: those of the nodes, then of the ranks
+        self._in = [0.0] * 2 * size
+        self.carried = [0] * 2 * size  # bytes that each link sent, in the same order
         self._number = 0  # of transits
 
     def run(self, begin: Callable[[SimPort], Run]) -> float:
@@ -176,15 +183,14 @@ class Simulation:
 
     def send(self, port: SimPort, buffer: Any, dest: int, tag: int) -> Message:
         message = Message(buffer, port.rank)
-        message.ready = self._egress(port, dest, message.nbytes)
-        transit, net = Transit(message, dest), self.network
-        if self._link(port.rank) == self._link(dest):
-            transit.arrival = message.ready + net.local_latency
-        else:
-            self._number -= 1
-            self._transits[self._number] = transit
-            first = message.ready - message.nbytes / net.bandwidth + net.latency
-            heapq.heappush(self._queue, (first, self._number))
+        link, latency, bandwidth = self._path(port.rank, dest, port.rank)
+        begin = max(port.now, self._out[link])
+        self.carried[link] += message.nbytes
+        message.ready = self._out[link] = begin + message.nbytes / bandwidth
+        transit = Transit(message, dest)
+        self._number -= 1
+        self._transits[self._number] = transit
+        heapq.heappush(self._queue, (begin + latency, self._number))
         key = (port.rank, dest, tag)
         self._sent[key].append(transit)
         self._match(key)
@@ -212,8 +218,8 @@ class Simulation:
 
     def _arrive(self, transit: Transit, when: float) -> None:
         """The first byte is there: the receiver's link takes messages in the order in which they come."""
-        link = self._link(transit.dest)
-        self._in[link] = max(when, self._in[link]) + transit.sent.nbytes / self.network.bandwidth
+        link, _, bandwidth = self._path(transit.sent.source, transit.dest, transit.dest)
+        self._in[link] = max(when, self._in[link]) + transit.sent.nbytes / bandwidth
         transit.arrival = self._in[link]
         self._deliver(transit)
 
@@ -222,16 +228,12 @@ class Simulation:
             transit.awaited.ready = max(transit.arrival, transit.posted)
             self._wake(transit.dest, max(self.ports[transit.dest].wakes(), transit.awaited.ready))
 
-    def _link(self, rank: int) -> int:
-        return rank // self.network.nodes_of
-
-    def _egress(self, port: SimPort, dest: int, nbytes: int) -> float:
+    def _path(self, source: int, dest: int, end: int) -> tuple[int, float, float]:
+        """The link at one end, its latency and its bandwidth."""
         net = self.network
-        if self._link(port.rank) == self._link(dest):
-            return port.now + nbytes / net.local_bandwidth
-        link = self._link(port.rank)
-        self._out[link] = max(port.now, self._out[link]) + nbytes / net.bandwidth
-        return self._out[link]
+        if self.nodes[source] == self.nodes[dest]:
+            return self.size + end, net.local_latency, net.local_bandwidth
+        return self.nodes[end], net.latency, net.bandwidth
 
 
 class Costed:
@@ -239,7 +241,7 @@ class Costed:
 
     def __init__(self, job: Any, port: SimPort, costs: Costs):
         self._job, self._port, self._costs = job, port, costs
-        self._item = job.x.data.itemsize
+        self._item = KINDS[job.kind].storage.itemsize
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._job, name)

@@ -1,9 +1,12 @@
-"""What each allreduce algorithm costs and how wrong it is, in numbers: for plans, documents and tests.
+"""What each allreduce algorithm costs and how wrong it is, in numbers: for plans, predictions, documents and tests.
 
-`name` is an algorithm's, `p` the number of ranks (for `hierarchical`: of nodes).
+`name` is an algorithm's, `p` the number of ranks (for `hierarchical`: of nodes), `nodes_of` how many of them, one after
+the other, share a node and its link.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 
 def steps(name: str, p: int) -> int:
@@ -19,16 +22,71 @@ def steps(name: str, p: int) -> int:
     }[name]
 
 
-def sent(name: str, p: int, up: float, down: float) -> float:
-    """Bytes that the busiest rank (node) sends, up and down being those of the whole array in each codec."""
+def hops(name: str, p: int, nodes_of: int = 1) -> tuple[int, int]:
+    """How many of the steps go to another node, and how many stay within one."""
+    nodes = -(-p // nodes_of)
+    if name == "hierarchical":
+        return (2 if p > 1 else 0), 2
+    if nodes == 1:
+        return 0, steps(name, p)
+    far = {"ring": 2 * min(nodes, p - 1), "halving": steps(name, nodes)}.get(name, steps(name, p))
+    return far, steps(name, p) - far
+
+
+def sent(name: str, p: int, up: float, down: float, nodes_of: int = 1) -> float:
+    """Bytes that leave the busiest node, up and down being those of the whole array in each codec."""
+    here = min(nodes_of, p)  # ranks of the busiest node
     if name == "gather":
-        return (p - 1) * up
+        return here * (p - here) * up
     if name == "server":
-        return max((p - 1) * down, up)
+        return max((p - here) * down, here * up)
+    if name == "ring":
+        return (p - 1) / p * (up + down) if here < p else 0.0
     core = 1 << (p.bit_length() - 1)
     if name == "halving":
-        return (core - 1) / core * (up + down) + (down if p > core else 0)
-    return (p - 1) / p * (up + down)
+        kept = min(here / core, 1.0)
+        return here * ((1 - kept) * (up + down) + (down if p > core else 0))
+    return here * (p - here) / p * (up + down)
+
+
+def passed(name: str, p: int, up: float, down: float, nodes_of: int = 1) -> float:
+    """Bytes that pass a link one after the other from the first step to the last, where nothing is cut into segments."""
+    both = sent(name, p, up, down, nodes_of)
+    if name == "server":
+        return both + max(p - nodes_of, 0) * up
+    return both + (min(nodes_of, p) * up if name == "halving" and p & (p - 1) else 0.0)
+
+
+class Work(NamedTuple):
+    """What the busiest rank reads, in arrays: to be encoded, to be summed, to be decoded; and its messages, both ways."""
+
+    encode: float
+    reduce: float
+    decode: float
+    messages: int
+
+
+def work(name: str, p: int) -> Work:
+    """Of `hierarchical`, what a leader does between the nodes."""
+    if name == "gather":
+        return Work(1, p + 1, 0, 2 * (p - 1))
+    if name == "server":
+        return Work(1, p, 1, 2 * (p - 1))
+    if name == "ring":
+        return Work(1 / p, 2 * (p - 1) / p, 1, 4 * (p - 1))
+    if name == "halving":
+        return _halving_work(p)
+    return Work((p - 1) / p, 1, 1, 4 * (p - 1))
+
+
+def _halving_work(p: int) -> Work:
+    """In each halving the wires of all halvings before are summed; a guest's array is one wire more."""
+    k = p.bit_length() - 1
+    guest = p > 1 << k
+    terms = [(step + guest, 0.5**step) for step in range(1, k + 1)]
+    encoded = sum(share for count, share in terms if count == 1)
+    summed = sum(count * share for count, share in terms if count > 1) + (k + 1 + guest) * 0.5**k
+    return Work(encoded, summed, 1, 4 * k + 2 * guest)
 
 
 def variance(name: str, p: int, up: float, down: float) -> float:

@@ -41,3 +41,9 @@ def values(kind: str, n: int, rank: int = 0, dtype: Any = np.float32, seed: int 
 def describe(kind: str) -> str:
     """What the values are."""
     return gradients.describe() if kind == "gradient" else KINDS.get(kind, kind)
+
+
+def square(n: int) -> tuple[int, int]:
+    """The shape of a matrix of n values, as square as can be."""
+    rows = next(m for m in range(int(n**0.5), 0, -1) if n % m == 0)
+    return rows, n // rows

@@ -101,3 +101,32 @@ def sizes(arguments: argparse.Namespace, report: Report, key: str, label: str) -
         axis.legend(fontsize=7)
     picture.suptitle(f"{report.facts['ranks']} ranks on {report.facts['hosts']} host(s), {report.facts['MPI']}")
     save(picture, arguments.plot)
+
+
+def scaling(arguments: argparse.Namespace, report: Report) -> None:
+    """Predicted seconds over the ranks: the best algorithm of each codec, and gossip, one step and all it needs."""
+    if not arguments.plot:
+        return
+    picture, axes = figure(1, 2, figsize=(13, 5.2))
+    for axis, key, title in zip(axes, ("seconds", "consensus"), ("one call, one step", "until all ranks agree")):
+        lines: dict[str, dict[int, float]] = {}
+        for row in report.rows:
+            gossip = row["what"] == "gossip"
+            name = f"gossip on a {row['algorithm']}, {row['codec']}" if gossip else f"{row['what']}, {row['codec']}"
+            name = "raw" if row["what"] == "raw" else name
+            line = lines.setdefault(name, {})
+            took = row[key if gossip else "seconds"]
+            line[row["ranks"]] = min(took, line.get(row["ranks"], took))
+        for name, line in lines.items():
+            style = {"color": "black", "linewidth": 2} if name == "raw" else {}
+            axis.plot(
+                list(line), list(line.values()), "--o" if "gossip" in name else "-o", markersize=4, label=name, **style
+            )
+        axis.set(xscale="log", yscale="log", xlabel="ranks", title=title)
+        axis.set_xticks(arguments.ranks, list(map(str, arguments.ranks)), minor=False)
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("seconds")
+    axes[0].legend(fontsize=8)
+    picture.suptitle(f"{report.facts['mpicomp simulate']}; {report.facts['network']}")
+    save(picture, arguments.plot)

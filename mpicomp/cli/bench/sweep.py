@@ -13,7 +13,7 @@ import numpy as np
 from ... import __version__, launch
 from ...errors import Error
 from . import options, plots
-from .data import describe, values
+from .data import describe, square, values
 from .report import Bar, Column, Report, digits
 from .turns import Times, repeats, take_turns
 
@@ -194,8 +194,7 @@ def _shaped(trial: Trial, x: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, n
     """lowrank needs matrices, as square as can be."""
     if not trial.codec.startswith("lowrank") or x.shape != out.shape:
         return x, out
-    rows = next(m for m in range(int(x.size**0.5), 0, -1) if x.size % m == 0)
-    return x.reshape(rows, -1), out.reshape(rows, -1)
+    return x.reshape(square(x.size)), out.reshape(square(x.size))
 
 
 def _begin(x: np.ndarray, out: np.ndarray) -> None:
