@@ -1,11 +1,12 @@
 # make demo         a table of raw against compressed Allreduce, on this machine
 # make test         the whole suite: serial, simulated ranks, then MPICH, Open MPI and Intel MPI
-# make lint         ruff and mypy
+# make lint         ruff, mypy and shellcheck
 # make bench        codecs against memcpy, Allreduce against MPI's own
 # make fuzz         every kernel against 10 million hostile inputs a codec, under sanitizers (an hour; FUZZ=100000: a minute)
 # make soak         long training, many calls, 64 ranks, threads, forks; as root also bad networks
 # make refresh      tests/constraints.txt anew; make audit: known holes in what it names
 # make test-slurm   the same library under Slurm, which it installs (as root), with MPICH and Open MPI
+# make try-slurm    of that the least, with MPICH: every script of slurm/ once; says so where it cannot be done
 # make clean        back to a fresh clone
 
 PYTHON ?= python3
@@ -14,12 +15,13 @@ INSTALL = --disable-pip-version-check -qq install --prefer-binary --no-compile -
 FUZZ ?= 10000000
 PIP = pip $(INSTALL)
 KERNELS = $(wildcard kernels/*.h kernels/cpu/* mpicomp/*.c)
+SHELL_SCRIPTS = slurm/*.sbatch slurm/*.sh docs/install/*.sh .ci/run benchmarks/netlab/nsrsh
 DECLARED = setup.cfg pyproject.toml setup.py
 
 export PYTHONDONTWRITEBYTECODE = # hundreds of processes would each compile every module
 
 .NOTPARALLEL:
-.PHONY: demo test lint bench fuzz soak refresh audit test-slurm clean
+.PHONY: demo test lint bench fuzz soak refresh audit test-slurm try-slurm clean
 
 demo: .venv/mpich.stamp
 	.venv/bin/mpiexec -n $(RANKS) .venv/bin/python -m mpicomp demo
@@ -32,6 +34,7 @@ lint: .venv/test.stamp
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/shellcheck -x $(SHELL_SCRIPTS)
 
 bench: .venv/mpich.stamp
 	.venv/bin/python -m mpicomp bench codecs
@@ -65,6 +68,9 @@ audit:
 test-slurm: .venv/test.stamp .venv-openmpi/test.stamp
 	.venv/bin/python tests/slurm/run
 	.venv-openmpi/bin/python tests/slurm/run
+
+try-slurm: .venv/test.stamp
+	.venv/bin/python tests/slurm/run --if-possible -m quick
 
 clean:
 	rm -rf .venv .venv-openmpi .venv-impi build dist *.egg-info mpicomp/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

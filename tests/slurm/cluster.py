@@ -68,6 +68,10 @@ PartitionName=urgent Nodes=ALL PriorityTier=2 MaxTime=INFINITE State=UP
 # urgent: its jobs push those of normal back into the queue.
 
 
+class Unavailable(LabError):
+    """There is no Slurm for tests here, and no way to get one."""
+
+
 class Cluster(Lab):
     """Nodes h1, h2, ... under one controller; see the module."""
 
@@ -144,13 +148,13 @@ class Cluster(Lab):
 def install_packages() -> None:
     """Install Debian's Slurm where it is missing, and make PMIx known to its srun."""
     if os.geteuid():
-        raise LabError("a Slurm for tests needs root")
+        raise Unavailable("a Slurm for tests needs root")
     missing = sorted({package for program, package in PACKAGES.items() if not shutil.which(program)})
     if not PMIX.with_name("libpmix.so.2").exists():
         missing.append("libpmix2")
     if missing:
         if not shutil.which("apt-get"):
-            raise LabError(f"no apt-get to install {' '.join(missing)}; install Slurm's daemons and munge yourself")
+            raise Unavailable(f"no apt-get to install {' '.join(missing)}; install Slurm's daemons and munge yourself")
         apt = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
         subprocess.run([*apt, "update"], check=True, stdout=subprocess.DEVNULL)
         line = [*apt, "install", "-y", "--no-install-recommends", *missing]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -34,6 +33,7 @@ collect_ignore_glob = [] if _ours() else ["test_*.py"]
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slurm: needs the Slurm of tests/slurm/run")
+    config.addinivalue_line("markers", "quick: with these every script is submitted once")
 
 
 @dataclass
@@ -131,10 +131,3 @@ def srun():
 @pytest.fixture
 def wrong_launcher():
     return WRONG_LAUNCHER[_kind_of_mpi()]
-
-
-@pytest.fixture
-def shellcheck():
-    if not shutil.which("shellcheck"):
-        pytest.skip("no shellcheck")
-    return "shellcheck"
