@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Callable
 
+from benchmarks.page import pyplot
 from mpicomp import codec
 
 from .results import VALUES, Results, spec_of, wire_bytes
@@ -20,15 +21,6 @@ STYLES = {
     "server": {"color": "tab:purple", "linestyle": ":"},
     "hierarchical": {"color": "tab:brown", "linestyle": "--"},
 }
-
-
-def pyplot() -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
 
 
 def networks(results: Results, path: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable, Optional
 
+from benchmarks.page import number, table
 from mpicomp import codec
 
 from .machine import machine
-from .markdown import commands, name_of, number, table
+from .markdown import commands, name_of
 from .results import VALUES, Results, ideal, wire_bytes
 from .runs import CODECS, HOSTS, RATES
 

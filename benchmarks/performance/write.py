@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+
+from benchmarks.page import fill
 
 from . import pictures
 from .results import Results
@@ -14,15 +17,9 @@ IMAGES = ROOT / "docs" / "images"
 
 
 def everything(folder: Path) -> None:
-    """What stands between <!-- name --> and <!-- /name --> is replaced; the rest of the page is written by hand. Tables and
-    pictures that the page has no place for are left out."""
-    results, text = Results(folder), PAGE.read_text()
-    for name, make in TABLES.items():
-        before, opening, rest = text.partition(f"<!-- {name} -->\n")
-        _, closing, after = rest.partition(f"<!-- /{name} -->")
-        if closing:
-            text = f"{before}{opening}\n{make(results)}\n\n{closing}{after}"
-    PAGE.write_text(text)
+    """Tables and pictures that the page has a place for."""
+    results = Results(folder)
+    text = fill(PAGE, {name: partial(make, results) for name, make in TABLES.items()})
     for name, draw in pictures.PICTURES.items():
         if f"performance-{name}.png" in text:
             draw(results, IMAGES / f"performance-{name}.png")
