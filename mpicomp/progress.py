@@ -16,7 +16,8 @@ from mpi4py import MPI
 
 from .engine import Run
 
-NAP = 50e-6  # seconds between two looks when nothing moved
+NAP = 50e-6  # seconds between two looks when nothing moved;
+LONGEST = 500e-6  # the longer it lasts the fewer: a look costs as much as sending some ten KB, and takes it from the caller
 
 
 def watch(run: Run) -> None:
@@ -59,6 +60,7 @@ class _Progress(threading.Thread):
             self.join()
 
     def run(self) -> None:
+        nap = NAP
         while not self.stopped:
             with self.wake:
                 self.runs = [run for run in self.runs if not run.done]
@@ -66,8 +68,11 @@ class _Progress(threading.Thread):
                     self.wake.wait(1.0)
                     continue
                 ports = {id(run.port): run.port for run in self.runs}
-            if not any([_advance(port) for port in ports.values()]):
-                time.sleep(NAP)
+            if any([_advance(port) for port in ports.values()]):
+                nap = NAP
+            else:
+                time.sleep(nap)
+                nap = min(1.2 * nap, LONGEST)
 
 
 def _advance(port: Any) -> bool:
