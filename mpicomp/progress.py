@@ -17,7 +17,9 @@ from mpi4py import MPI
 from .engine import Run
 
 NAP = 50e-6  # seconds between two looks when nothing moved;
-LONGEST = 500e-6  # the longer it lasts the fewer: a look costs as much as sending some ten KB, and takes it from the caller
+LONGEST = (
+    500e-6  # the longer it lasts the fewer: a look costs as much as sending some ten KB, and takes it from the caller
+)
 
 
 def watch(run: Run) -> None:
