@@ -1,0 +1,1 @@
+"""What docs/training.md shows: trainings, their results, the tables and pictures made of them."""
