@@ -180,8 +180,8 @@ def detached(x: Any) -> Any:
     return x.detach() if is_torch(x) else x
 
 
-def empty(n: int, dtype: Any, like: Any = None) -> Any:
-    """n values of a NumPy dtype, in the memory (host or device) where the flat array `like` is."""
+def empty(n: Any, dtype: Any, like: Any = None) -> Any:
+    """n values (or an array of that shape) of a NumPy dtype, in the memory (host or device) where the flat array `like` is."""
     if like is not None and is_cupy(like):
         return sys.modules["cupy"].empty(n, dtype)
     return np.empty(n, dtype)

@@ -89,9 +89,11 @@ def _block(view: Flat, count: int, displ: int, name: str) -> Flat:
 
 
 def same_kind(x: Flat, out: Flat) -> None:
-    """Both buffers of a collective must hold the same sort of numbers."""
+    """Both buffers of a collective must hold the same sort of numbers, in the same sort of memory."""
     if x.kind != out.kind:
         raise BufferError(f"sendbuf holds {arrays.KINDS[x.kind].label} and recvbuf {arrays.KINDS[out.kind].label}")
+    if arrays.is_cupy(x.data) != arrays.is_cupy(out.data):
+        raise BufferError("one of sendbuf and recvbuf is on a GPU, the other is not")
 
 
 def unit_of(spec: Any) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 
 from . import engine, planning, tuning
-from .arrays import KINDS, Flat, empty
+from .arrays import KINDS, Flat, beside
 from .job import Randomness, Reduction
 from .settings import Settings
 from .timing import Table
@@ -42,8 +42,8 @@ def _extend(table: Table, port: Any, settings: Settings, x: Flat) -> None:
     names = planning.candidates(settings, x.kind, port.size)
     known = table.source == MEASURED and all(table.points[name][-1][0] < LARGE for name in names)
     if known and 2 * sum(table.estimate(name, LARGE) for name in names) < 2 * BUDGET:
-        sample = x[: LARGE // x.data.itemsize]
-        out = Flat(empty(sample.n, sample.data.dtype, like=x.data), x.kind)
+        sample = Flat(beside(x.data[: LARGE // x.data.itemsize], None), x.kind)
+        out = Flat(np.empty_like(sample.data), x.kind)
         for name in names:
             table.add(name, LARGE, _seconds(port, _once(port, settings, name, sample, out), 1))
             port.pool.clear()

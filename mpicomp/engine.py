@@ -30,6 +30,7 @@ class Run:
         self.call = port.calls
         self.done = False
         self.error: Optional[BaseException] = None
+        lanes, finish = port.aboard(lanes, finish)
         self._waiting = iter(lanes)
         self._depth = depth if prologue is None else 1
         self._full_depth = depth

@@ -65,6 +65,7 @@ class Exchange:
         self.destinations = rotated(link.destinations, link.rank, link.size)
         self.bytes_sent = 0
         self._stream, self._pool = stream, pool
+        self.like: Any = None  # an array where the values are
         self._cuts = link.cuts
 
     def lanes(self, port: Any, tag: int) -> Iterator[Iterator[Any]]:
@@ -96,11 +97,11 @@ class Exchange:
         return cuts[lane] if lane < len(cuts) else None
 
     def room(self, source: int, lo: int, hi: int) -> Any:
-        return self._pool.get(self._head(lo) + self.codecs[source].size(hi - lo, self.kind))
+        return self._pool.get(self._head(lo) + self.codecs[source].size(hi - lo, self.kind), self.like)
 
     def encode(self, lo: int, hi: int) -> Any:
         me, head = self.link.rank, self._head(lo)
-        wire = self._pool.get(head + self.codecs[me].size(hi - lo, self.kind), lend=True)
+        wire = self._pool.get(head + self.codecs[me].size(hi - lo, self.kind), self.like, lend=True)
         if head:
             wire[:head].view(np.int64)[0] = self.link.lengths[me]
         if lo < hi:
@@ -112,10 +113,10 @@ class Exchange:
 
     def decode(self, source: int, wire: Any, lo: int, hi: int) -> None:
         head = self._head(lo)
-        if head and wire[:head].view(np.int64)[0] != self.link.lengths[source]:
+        told = int(wire[:head].view(np.int64)[0]) if head else self.link.lengths[source]
+        if told != self.link.lengths[source]:
             raise DisagreementError(
-                f"rank {self.link.rank} expects {self.link.lengths[source]} values from rank {source}, "
-                f"which sends {wire[:head].view(np.int64)[0]}"
+                f"rank {self.link.rank} expects {self.link.lengths[source]} values from rank {source}, which sends {told}"
             )
         if lo < hi:
             with np.errstate(all="ignore"):
@@ -134,7 +135,7 @@ class Gather(Exchange):
 
     def __init__(self, x: Flat, rows: Sequence[tuple[int, Flat]], *args: Any):
         super().__init__(*args)
-        self._x, self._rows = x, rows
+        self._x, self._rows, self.like = x, rows, x.data
 
     def values(self, lo: int, hi: int) -> Flat:
         return self._x[lo:hi]
@@ -167,7 +168,7 @@ class Average(Exchange):
 
     def __init__(self, x: Flat, acc: Any, weights: dict[int, float], *args: Any):
         super().__init__(*args)
-        self._x, self._acc, self._weights = x, acc, weights
+        self._x, self._acc, self._weights, self.like = x, acc, weights, x.data
 
     def values(self, lo: int, hi: int) -> Flat:
         return self._x[lo:hi]

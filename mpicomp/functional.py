@@ -7,6 +7,7 @@ from typing import Any, Optional
 from mpi4py import MPI
 
 from . import arrays
+from .codecs.base import divide
 from .collectives import untouched
 from .collectives.allreduce import prepare
 from .comm import Comm
@@ -33,7 +34,7 @@ def allreduce(
     if call is not None:
         comm._complete(call, seed)
         if mean and call.plan.algorithm == "raw":
-            call.out.data /= call.out.data.dtype.type(comm.size)
+            divide(call.out.data, comm.size)
     elif mean:
         raise CodecError(f"a mean needs floating-point data, not {getattr(x, 'dtype', type(x).__name__)}")
     else:

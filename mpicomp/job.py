@@ -6,7 +6,7 @@ from typing import Any, Iterable, Iterator, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from .arrays import Flat, empty, is_cupy
+from .arrays import Flat, cupy_module, empty, is_cupy
 from .codecs.base import Codec, Stream, Terms, as_kind
 from .codecs.raw import Raw
 from .reference.rng import stream_key
@@ -44,12 +44,12 @@ class Pool:
             if buffer is not None:
                 return buffer
         size = -(-nbytes // 4096) * 4096
-        free = self._free.get((size, is_cupy(like)))
+        free = self._free.get((size, _stream(like)))
         if free:
             self._kept -= size
             slab = free.pop()
         else:
-            slab = empty(size, np.uint8, like)
+            slab = self.new(size, like)
         return slab[:nbytes]
 
     def put(self, buffer: Any) -> None:
@@ -58,12 +58,22 @@ class Pool:
         slab = buffer.base
         if slab is not None and self._kept + slab.size <= self._limit:
             self._kept += slab.size
-            self._free.setdefault((slab.size, is_cupy(slab)), []).append(slab)
+            self._free.setdefault((slab.size, _stream(slab)), []).append(slab)
+
+    def new(self, size: int, like: Any) -> Any:
+        return empty(size, np.uint8, like)
 
     def clear(self) -> None:
         """Give back what is kept."""
         self._free.clear()
         self._kept = 0
+
+
+def _stream(like: Any) -> Any:
+    """What a buffer may be used again for: memory of a GPU only on the stream that may still have work with it."""
+    if not is_cupy(like):
+        return None
+    return like.device.id, cupy_module().cuda.get_current_stream().ptr
 
 
 class Randomness(NamedTuple):

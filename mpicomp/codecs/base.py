@@ -179,6 +179,31 @@ def multiply(acc: Any, by: float) -> None:
         acc *= acc.dtype.type(by)
 
 
+def add(acc: Any, x: Any) -> None:
+    """acc += x, both in a type of sums."""
+    if arrays.is_cupy(acc):
+        accumulate(Flat(x, f"f{8 * x.itemsize}"), acc, 1.0)
+    else:
+        acc += x
+
+
+def subtract(acc: Any, x: Any) -> None:
+    """acc -= x, both in a type of sums."""
+    if arrays.is_cupy(acc):
+        accumulate(Flat(x, f"f{8 * x.itemsize}"), acc, -1.0)
+    else:
+        acc -= x
+
+
+def difference(x: Any, y: Any) -> Any:
+    """x - y as a new array, both in a type of sums."""
+    if not arrays.is_cupy(x):
+        return x - y
+    result = x.copy()
+    subtract(result, y)
+    return result
+
+
 def divide(acc: Any, by: float) -> None:
     """acc /= by."""
     if arrays.is_cupy(acc):

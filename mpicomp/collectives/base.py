@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Callable, Iterable, Iterator, Optional
+from typing import Any, Iterable, Iterator, Optional
 
 from .. import agreement, buffers
 from ..codecs.raw import Raw
 from ..engine import Run
 from ..job import Randomness, Reduction
 from ..planning import MPI_SUMS
+from ..ports.base import Finish
+from ..ports.device import port_for
 from ..watching import WatchedJob, WatchedPort
-
-Finish = Callable[[Optional[BaseException]], None]
 
 
 class Call:
@@ -37,7 +37,7 @@ class Call:
         randomness = Randomness(seed, call, port.rank, port.size)
         job: Any = self.make(settings.codec, settings.down, self.x, self.out, self.scale, randomness, port.pool)
         check = agreement.agree(port, self.signature, self.digest)
-        watch = port.stats.count(self)
+        watch, port = port.stats.count(self), port_for(port, job.x.data)
         if watch is not None:
             port, job, finish = WatchedPort(port, watch), WatchedJob(job, watch), watch.finish(finish)
         lanes = self.plan.lanes(port, job, tag)

@@ -13,9 +13,10 @@ import numpy as np
 from mpi4py import MPI
 
 from .. import buffers
-from ..arrays import Flat
+from ..arrays import Flat, is_cupy
 from ..codecs import Codec
 from ..codecs import codec as make_codec
+from ..codecs.base import divide
 from ..errors import BufferError
 from ..fusion import Fused, FusedReduction
 from ..ports.mpi import port_of
@@ -59,6 +60,8 @@ def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings],
                 chosen = change(_rule(codec, comm.codec, str(name), x))
                 able = flat.kind in chosen.codec.kinds and flat.kind in chosen.down.kinds
                 groups.setdefault((flat.kind, chosen if able else change("raw")), []).append(flat)
+        if len({is_cupy(flat.data) for flats in groups.values() for flat in flats}) > 1:
+            raise BufferError("some of the arrays are on a GPU, others are not: sum them in two calls")
         calls = []
         for (_, chosen), flats in groups.items():
             whole = Fused(flats, chosen.grain)
@@ -101,7 +104,7 @@ def sum_raw(comm: MPI.Intracomm, call: Call, mean: bool) -> None:
         untouched.now(comm, "Allreduce", (MPI.IN_PLACE, flat.data, MPI.SUM), call)
     if mean:
         for flat in flats:
-            flat.data /= flat.data.dtype.type(comm.size)
+            divide(flat.data, comm.size)
 
 
 def check(many: Any, recvbuf: Optional[Any]) -> Any:

@@ -19,6 +19,7 @@ from ..job import Randomness
 from ..memory.extrapolation import Extrapolation
 from ..memory.replica import Replicas
 from ..planning import FLOOR, MPI_SUMS
+from ..ports.device import port_for
 from ..ports.mpi import port_of
 from ..request import MemoryPrequest, Prequest, Request
 from ..settings import Settings
@@ -43,7 +44,7 @@ class Call:
         kind = x.kind if memory is None else exchange.wide_kind(x.kind)
         codecs = {r: _codec(settings, n, kind, memory is not None) for r, n in lengths.items()}
         self.link = link(comm, lengths, codecs, kind, settings.segment, varying)
-        self.memory: Any = MEMORIES[memory](comm.rank, lengths, kind) if memory else None
+        self.memory: Any = MEMORIES[memory](comm.rank, lengths, kind, like=x.data) if memory else None
         self.signature = (
             f"{name}({'' if varying else x.n} {KINDS[x.kind].label}, codec={settings.codec}, memory={memory}, "
             f"algorithm={settings.algorithm}, seed={settings.seed}, segment={settings.segment})"
@@ -64,7 +65,9 @@ class ReplicaPrequest(MemoryPrequest):
 
     @property
     def replica(self) -> np.ndarray:
-        """This rank's array as its neighbours know it: bit for bit their row of it. Read-only."""
+        """This rank's array as its neighbours know it: bit for bit their row of it. Read-only; a copy if on a GPU."""
+        if arrays.is_cupy(self._memory.replica):
+            return self._memory.replica.copy()
         view = self._memory.replica.view()
         view.flags.writeable = False
         return view
@@ -74,6 +77,7 @@ def begin(comm: Any, port: Any, signature: str, job: Any, finish: Any = None) ->
     """A Run of an exchange (or of nothing), after all ranks agree on it; `finish` is called if it succeeds."""
     digest, check = comm._agreement(port, signature)
     tag = port.tag(digest)
+    port = port_for(port, job.like) if job else port
     lanes = job.lanes(port, tag) if job else ()
 
     def end(error: Optional[BaseException]) -> None:
@@ -221,8 +225,7 @@ def _rows(comm: Any, name: str, x: Flat, recvbuf: Any) -> Optional[list[Flat]]:
     else:
         rows = _equal(buffers.flat(recvbuf, "recvbuf", writable=True), degree, x.n)
     for row in rows or ():
-        if row.kind != x.kind:
-            raise BufferError(f"sendbuf holds {KINDS[x.kind].label} and recvbuf {KINDS[row.kind].label}")
+        buffers.same_kind(x, row)
         if arrays.overlap(x, row):
             raise BufferError("sendbuf and recvbuf overlap")
     return rows

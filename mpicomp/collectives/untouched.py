@@ -3,6 +3,8 @@
 But where MPICOMP_TIMEOUT or MPICOMP_CHECK=always is set when a communicator is made, it does them watched: on the private
 communicator, without blocking, after the ranks have agreed on it. So a rank that never comes is an error like in a
 compressed collective, and so is one that calls something else. This costs a small message more.
+
+Arrays of a GPU pass through the host's memory, unless MPI is CUDA-aware: see staged.py.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from .. import agreement, engine
 from ..ports.alarm import timeout
 from ..ports.mpi import port_of
 from ..request import Prequest, Request
+from .staged import Staged, StagedRequest, on_gpu
 
 _OPS = ("SUM", "MAX", "MIN", "PROD", "LAND", "BAND", "LOR", "BOR", "LXOR", "BXOR", "MAXLOC", "MINLOC")
 
@@ -29,6 +32,11 @@ def now(comm: Any, name: str, args: Sequence[Any], call: Any = None) -> None:
     """MPI's collective of that name with mpi4py's arguments. `call` is what was planned to be MPI's, if it was planned."""
     if comm._watched:
         engine.wait(_start(comm, name, args, call))
+    elif on_gpu(args):
+        staged = Staged(name, args)
+        staged.take()
+        getattr(comm._handle, name)(comm, *staged.args)
+        staged.land()
     else:
         getattr(comm._handle, name)(comm, *args)
 
@@ -37,14 +45,23 @@ def later(comm: Any, name: str, args: Sequence[Any], call: Any = None) -> Any:
     """The same, as a request."""
     if comm._watched:
         return Request(_start(comm, name, args, call))
-    return getattr(comm._handle, "I" + name.lower())(comm, *args)
+    begin = getattr(comm._handle, "I" + name.lower())
+    if on_gpu(args):
+        staged = Staged(name, args)
+        staged.take()
+        return StagedRequest(staged, begin(comm, *staged.args), under_way=True)
+    return begin(comm, *args)
 
 
 def again(comm: Any, name: str, args: Sequence[Any], info: MPI.Info, call: Any = None) -> Any:
     """The same, as a persistent request."""
     if comm._watched:
         return Prequest(lambda: _start(comm, name, args, call))
-    return getattr(comm._handle, name + "_init")(comm, *args, info)
+    make = getattr(comm._handle, name + "_init")
+    if on_gpu(args):
+        staged = Staged(name, args)
+        return StagedRequest(staged, make(comm, *staged.args, info))
+    return make(comm, *args, info)
 
 
 def _start(comm: Any, name: str, args: Sequence[Any], call: Any) -> engine.Run:
@@ -53,11 +70,16 @@ def _start(comm: Any, name: str, args: Sequence[Any], call: Any) -> engine.Run:
     signature = f"{name}({_words(name, args)}) by MPI" if call is None else call.signature
     digest = agreement.digest(signature)
     begin, tag = getattr(comm._handle(port.comm), "I" + name.lower()), port.tag(digest)
-    number = port.calls
+    number, staged = port.calls, Staged(name, args) if on_gpu(args) else None
 
     def lane() -> Iterator[Any]:
         port.heed(number)  # a rank that only sends would not notice that the others have given up
-        yield [begin(*args)]
+        if staged is None:
+            yield [begin(*args)]
+        else:
+            staged.take()
+            yield [begin(*staged.args)]
+            staged.land()
 
     check = agreement.agree(port, signature, digest, always=True)
     return engine.Run(port, [lane()], prologue=check, label=name, tag=tag)

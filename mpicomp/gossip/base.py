@@ -10,13 +10,14 @@ from typing import Any, Iterator, Optional
 import numpy as np
 
 from .. import engine
-from ..arrays import Flat
+from ..arrays import Flat, beside
 from ..codecs import Codec, Raw
-from ..codecs.base import Stream
+from ..codecs.base import Stream, add, difference, multiply
 from ..engine import Run
 from ..errors import CodecError
 from ..exchange import Exchange, Link
 from ..job import Randomness
+from ..ports.device import port_for
 from ..schedules.neighbor import neighbor
 from ..topology import Topology, exact
 from .layout import Layout
@@ -70,6 +71,7 @@ class Gossip:
         port = self._comm._port()
         try:
             flats = self.layout.flats(x)
+            port = port_for(port, self.layout.like)
             self._origin = self.layout.vector(flats).copy() if self.exact_start and not self.calls else None
             if update is not None and self.update_first:
                 self.layout.add(flats, update)
@@ -110,7 +112,7 @@ class Gossip:
             raise ValueError(f"this state is of another method: it has {sorted(state)}")
         self.calls, self._number = int(state["calls"]), (int(state["seed"]), int(state["number"]))
         for name, array in mine.items():
-            array[:] = state[name]
+            array[:] = beside(state[name], array)
 
     def reset(self) -> None:
         """Forget everything, on every rank."""
@@ -185,16 +187,16 @@ class Gossip:
         mine = estimates[self.rank][lo:hi]
         total = np.zeros_like(mine)
         for r in self.neighbors:
-            difference = estimates[r][lo:hi] - mine
-            difference *= self.weights[r]
-            total += difference
+            apart = difference(estimates[r][lo:hi], mine)
+            multiply(apart, self.weights[r])
+            add(total, apart)
         return total
 
 
 class _Mix(Exchange):
     def __init__(self, method: Gossip, x: np.ndarray, link: Link, stream: Stream, pool: Any):
         super().__init__(link, stream, pool)
-        self._method, self._x = method, x
+        self._method, self._x, self.like = method, x, x
 
     def values(self, lo: int, hi: int) -> Flat:
         return Flat(self._method._values(self._x, lo, hi), self.kind)

@@ -6,6 +6,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from ..codecs.base import add, multiply
 from ..memory.replica import Replicas
 from .base import Gossip, contraction, safe_rate
 
@@ -23,7 +24,11 @@ class Choco(Gossip):
         n = self.layout.n
         self.gamma = safe_rate(self.topology, self.codec, n) if gamma is None else gamma
         self.memory = Replicas(
-            self.rank, dict.fromkeys((*self.neighbors, self.rank), n), self.kind, contraction(self.codec, n)[0]
+            self.rank,
+            dict.fromkeys((*self.neighbors, self.rank), n),
+            self.kind,
+            contraction(self.codec, n)[0],
+            self.layout.like,
         )
 
     def _describe(self) -> str:
@@ -34,8 +39,8 @@ class Choco(Gossip):
 
     def _values(self, x: np.ndarray, lo: int, hi: int) -> np.ndarray:
         pull = self._pull(self.memory.estimates, lo, hi)
-        pull *= self.gamma
-        x[lo:hi] += pull
+        multiply(pull, self.gamma)
+        add(x[lo:hi], pull)
         return self.memory.outgoing(x[lo:hi], lo, hi)
 
     def _take(self, x: np.ndarray, source: int, wire: Any, lo: int, hi: int) -> None:

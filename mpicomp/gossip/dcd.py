@@ -6,6 +6,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from ..codecs.base import add
 from ..memory.replica import Replicas
 from .base import Gossip
 
@@ -26,7 +27,7 @@ class DCD(Gossip):
         self.memory = self._memory(lengths)
 
     def _memory(self, lengths: dict[int, int]) -> Replicas:
-        return Replicas(self.rank, lengths, self.kind)
+        return Replicas(self.rank, lengths, self.kind, like=self.layout.like)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return dict(self.memory.arrays())
@@ -36,7 +37,7 @@ class DCD(Gossip):
 
     def _values(self, x: np.ndarray, lo: int, hi: int) -> np.ndarray:
         z = self._pull(self.memory.estimates, lo, hi)
-        z += self.memory.outgoing(x[lo:hi], lo, hi)  # what the user changed since, as the update
+        add(z, self.memory.outgoing(x[lo:hi], lo, hi))  # what the user changed since, as the update
         return z
 
     def _take(self, x: np.ndarray, source: int, wire: Any, lo: int, hi: int) -> None:

@@ -6,6 +6,8 @@ from typing import Any, Optional
 
 import numpy as np
 
+from ..arrays import KINDS, zeros
+from ..codecs.base import add
 from .base import Gossip, contraction, safe_rate, scaled
 
 
@@ -22,7 +24,7 @@ class DeepSqueeze(Gossip):
         self.gamma = safe_rate(self.topology, self.codec, self.layout.n) if gamma is None else gamma
         self._scale = contraction(self.codec, self.layout.n)[0]
         self._shares = scaled(self.weights, self.rank, self.gamma * self._scale)
-        self.error = np.zeros(self.layout.n, {"f32": "f4", "f64": "f8"}[self.kind])
+        self.error = zeros(self.layout.n, KINDS[self.kind].storage, self.layout.like)
         self._change = np.zeros_like(self.error)  # summed up first: terms cancel there, and x is rounded once
 
     def _describe(self) -> str:
@@ -32,7 +34,7 @@ class DeepSqueeze(Gossip):
         return {"error": self.error}
 
     def _values(self, x: np.ndarray, lo: int, hi: int) -> np.ndarray:
-        self.error[lo:hi] += x[lo:hi]
+        add(self.error[lo:hi], x[lo:hi])
         return self.error[lo:hi]
 
     def _take(self, x: np.ndarray, source: int, wire: Any, lo: int, hi: int) -> None:
@@ -43,5 +45,5 @@ class DeepSqueeze(Gossip):
         self.codec.add_into(wire, self._change[lo:hi], self.kind, share)
 
     def _close(self, x: np.ndarray, lo: int, hi: int) -> None:
-        x[lo:hi] += self._change[lo:hi]
+        add(x[lo:hi], self._change[lo:hi])
         self._change[lo:hi] = 0

@@ -6,6 +6,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from ..codecs.base import multiply
 from .base import Gossip, scaled
 
 
@@ -31,6 +32,6 @@ class DPSGD(Gossip):
 
     def _take(self, x: np.ndarray, source: int, wire: Any, lo: int, hi: int) -> None:
         if source == self.rank:
-            x[lo:hi] *= self._shares[source]
+            multiply(x[lo:hi], self._shares[source])
         else:
             self.codec.add_into(wire, x[lo:hi], self.kind, self._shares[source])

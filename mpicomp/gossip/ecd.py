@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..codecs.base import add, difference
 from ..memory.extrapolation import Extrapolation
 from .dcd import DCD
 
@@ -31,7 +32,7 @@ class ECD(DCD):
             )
 
     def _memory(self, lengths: dict[int, int]) -> Extrapolation:
-        return Extrapolation(self.rank, lengths, self.kind)
+        return Extrapolation(self.rank, lengths, self.kind, like=self.layout.like)
 
     def _begun(self, source: int, values: np.ndarray, lo: int, hi: int) -> None:
         super()._begun(source, values, lo, hi)
@@ -40,9 +41,9 @@ class ECD(DCD):
 
     def _values(self, x: np.ndarray, lo: int, hi: int) -> np.ndarray:
         self.memory.step = self.calls
-        new = x[lo:hi] - self.memory.last[lo:hi]  # the update
-        new += self.memory.replica[lo:hi]
-        new += self._pull(self.memory.estimates, lo, hi)
+        new = difference(x[lo:hi], self.memory.last[lo:hi])  # the update
+        add(new, self.memory.replica[lo:hi])
+        add(new, self._pull(self.memory.estimates, lo, hi))
         x[lo:hi] = new
         return self.memory.outgoing(new, lo, hi)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import arrays
 from ..arrays import KINDS, Flat
-from ..codecs.base import accumulate, as_kind
+from ..codecs.base import accumulate, add, as_kind
 from ..errors import BufferError, CodecError
 from ..exchange import wide, wide_kind
 
@@ -21,12 +21,13 @@ class Layout:
         named = _named(params)
         self.names = tuple(named)
         self.shapes = [_shape(x) for x in named.values()]
-        kinds = {name: _flat(x, name).kind for name, x in named.items()}
-        if len(set(kinds.values())) > 1:
-            raise CodecError(
-                f"all arrays must have one type; these have {sorted(set(kinds.values()))}: use one method each"
-            )
-        self.stored = next(iter(kinds.values()), "f32")
+        flats = [_flat(x, name) for name, x in named.items()]
+        kinds = sorted({flat.kind for flat in flats})
+        if len(kinds) > 1:
+            raise CodecError(f"all arrays must have one type; these have {kinds}: use one method each")
+        self.like = flats[0].data[:0] if flats else None  # tells where they are: on the host, or on which GPU
+        self._check_memory(flats)
+        self.stored = kinds[0] if kinds else "f32"
         self.kind = wide_kind(self.stored)
         self.sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
         self.n = sum(self.sizes)
@@ -45,7 +46,12 @@ class Layout:
         for name, flat, array, shape in zip(self.names, flats, named.values(), self.shapes):
             if _shape(array) != shape or flat.kind != self.stored:
                 raise BufferError(f"{name} is {flat.kind} {_shape(array)}, not {self.stored} {shape} as at the start")
+        self._check_memory(flats)
         return flats
+
+    def _check_memory(self, flats: Sequence[Flat]) -> None:
+        if any(arrays.is_cupy(flat.data) != arrays.is_cupy(self.like) for flat in flats):
+            raise BufferError("some of the arrays are on a GPU, others are not: use one method each")
 
     def vector(self, flats: Sequence[Flat]) -> np.ndarray:
         """All values in one vector: the memory of x itself where that is one."""
@@ -66,7 +72,7 @@ class Layout:
         """x += updates, rounded to the type of x once."""
         for flat, update in zip(flats, self.flats(updates)):
             if flat.kind == self.kind:
-                flat.data += update.data
+                add(flat.data, update.data)
             else:
                 total = wide(flat)
                 accumulate(update, total, 1.0)
@@ -91,7 +97,7 @@ def _flat(x: Any, name: str) -> Flat:
 def _shape(x: Any) -> tuple[int, ...]:
     """The shape of x's memory: that of the transpose for arrays in Fortran's order, twice the last for complex ones."""
     shape = tuple(x.shape)
-    if isinstance(x, np.ndarray) and not x.flags.c_contiguous:
+    if not arrays.is_torch(x) and not x.flags.c_contiguous:
         shape = shape[::-1]
     if "complex" in str(x.dtype):
         shape = (*shape[:-1], 2 * shape[-1]) if shape else (2,)

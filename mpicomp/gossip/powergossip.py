@@ -6,7 +6,7 @@ from typing import Any, Iterator, Optional, Sequence
 
 import numpy as np
 
-from ..arrays import Flat
+from ..arrays import Flat, beside, empty, is_cupy
 from ..exchange import rotated
 from ..reference.rng import stream_key
 from .base import Gossip
@@ -53,7 +53,10 @@ class PowerGossip(Gossip):
         sides = [[shape[side] for shape in self.shapes if shape] for side in (0, 1)]
         # factors[side][k][e]: the rank * length numbers of edge e, row by row; side 0 is P, 1 is Q
         self.factors = [
-            [np.empty((len(self.neighbors), r, length), self.dtype) for r, length in zip(self.ranks, lengths)]
+            [
+                empty((len(self.neighbors), r, length), self.dtype, self.layout.like)
+                for r, length in zip(self.ranks, lengths)
+            ]
             for lengths in sides
         ]
         self._draw_all()
@@ -77,7 +80,7 @@ class PowerGossip(Gossip):
     def _prepare(self, port: Any, flats: list[Flat]) -> tuple[Any, Any]:
         same = self.layout.stored == self.kind
         vector = None if same else self.layout.vector(flats)  # halves are mixed in float32
-        parts = [f.data for f in flats] if vector is None else np.split(vector, np.cumsum(self.layout.sizes)[:-1])
+        parts = [f.data for f in flats] if vector is None else _parts(vector, self.layout.sizes)
         matrices = [parts[k].reshape(self.shapes[k]) for k in self.matrices]
         vectors = [parts[k] for k in self.vectors]
 
@@ -118,7 +121,7 @@ class PowerGossip(Gossip):
         self._comm._spend("reduce", 2 * self.layout.n * self.dtype.itemsize)
         signs = [self.rate * self.weights[r] * (1 if r > self.rank else -1) for r in self.neighbors]
         for x, p, q in zip(matrices, *self.factors):
-            add_products(x, p, q, np.array(signs, self.dtype))
+            add_products(x, p, q, beside(np.array(signs, self.dtype), x))
         self.t += 1
         yield sends
 
@@ -139,7 +142,7 @@ class PowerGossip(Gossip):
             key = stream_key(self._settings.seed, min(r, self.rank), max(r, self.rank), _DRAW + t)
             generator = np.random.Generator(np.random.Philox(key))
             for factor in self.factors[side]:
-                factor[e] = generator.standard_normal(factor[e].shape, self.dtype)
+                factor[e] = beside(generator.standard_normal(factor[e].shape, self.dtype), factor)
 
 
 def multiply(x: np.ndarray, factor: np.ndarray) -> np.ndarray:
@@ -151,17 +154,25 @@ def multiply(x: np.ndarray, factor: np.ndarray) -> np.ndarray:
 def add_products(x: np.ndarray, p: np.ndarray, q: np.ndarray, weights: np.ndarray) -> None:
     """x += the sum over edges of weight * p^T q, in place, block by block."""
     edges, r, m = p.shape
-    left = np.ascontiguousarray((p * weights[:, None, None]).reshape(edges * r, m).T)
+    left = (p * weights[:, None, None]).reshape(edges * r, m).T.copy()
     right = q.reshape(edges * r, -1)
     rows = max(_BLOCK // max(x.shape[1], 1), 1)
-    room = np.empty((min(rows, m), x.shape[1]), x.dtype)
+    room = empty((min(rows, m), x.shape[1]), x.dtype, x)
     for lo in range(0, m, rows):
         block = x[lo : lo + rows]
         block += np.matmul(left[lo : lo + rows], right, out=room[: len(block)])
 
 
-def orthonormalize(factor: np.ndarray) -> None:
-    """The rows of each edge's factor, in place. Rows that depend on the others become some other direction."""
+def orthonormalize(factor: Any) -> None:
+    """The rows of each edge's factor, in place. Rows that depend on the others become some other direction.
+
+    Always on the host, so that both ends of an edge get the same bits, whichever of them is on a GPU.
+    """
+    if is_cupy(factor):
+        host = factor.get()
+        orthonormalize(host)
+        factor[:] = beside(host, factor)
+        return
     for rows in factor:
         if len(rows) > 1:
             rows[:] = np.linalg.qr(rows.T)[0].T
@@ -179,6 +190,11 @@ def _split(values: np.ndarray, outs: Sequence[np.ndarray]) -> None:
     for out in outs:
         out[:] = values[at : at + out.size].reshape(out.shape)
         at += out.size
+
+
+def _parts(vector: Any, sizes: Sequence[int]) -> list[Any]:
+    ends = np.cumsum([0, *sizes]).tolist()
+    return [vector[lo:hi] for lo, hi in zip(ends, ends[1:])]
 
 
 def _matrix(shape: Sequence[int]) -> tuple[int, ...]:

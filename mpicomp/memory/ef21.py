@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Optional, Sequence
 
-from ..codecs.base import accumulate, as_kind
+from ..codecs.base import accumulate, add, as_kind, multiply, subtract
 from ..job import Reduction
 from .feedback import Remembering, zeros
 from .state import State
@@ -35,19 +35,20 @@ class Differences(Remembering):
 
     def write_part(self, lo: int, hi: int, wire: Any) -> None:
         known = self.memory.known[lo:hi]
-        change = -known
+        change = known.copy()
+        multiply(change, -1.0)
         accumulate(self.x[lo:hi], change, 1.0)
         self.codec.encode_into(as_kind(change, self.kind), wire, self._at(self._up, lo))
         self.codec.add_into(wire, known, self.kind, self.weight)
 
     def write_sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
         others = self.memory.others[lo:hi]
-        others += self.sum(lo, hi, wires, None, 1.0)
+        add(others, self.sum(lo, hi, wires, None, 1.0))
         change = others.copy()
         if position is not None:
             accumulate(self.x[lo:hi], change, 1.0)
-        change *= change.dtype.type(self.scale)
-        change -= self.memory.result[lo:hi]
+        multiply(change, self.scale)
+        subtract(change, self.memory.result[lo:hi])
         self.down.encode_into(as_kind(change, self.kind), wire, self._at(self._down, lo))
 
     def decode(self, wire: Any, lo: int, hi: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Iterable
 
 import numpy as np
 
-from ..codecs.base import Codec
+from ..codecs.base import Codec, add, difference, multiply
 from .replica import Replicas
 
 
@@ -20,21 +20,21 @@ class Extrapolation(Replicas):
 
     name = "extrapolation"
 
-    def __init__(self, rank: int, lengths: dict[int, int], kind: str):
-        super().__init__(rank, lengths, kind)
+    def __init__(self, rank: int, lengths: dict[int, int], kind: str, like: Any = None):
+        super().__init__(rank, lengths, kind, like=like)
         self.last = np.zeros_like(self.replica)  # x_t
 
     def outgoing(self, x: Any, lo: int, hi: int) -> Any:
         last, t = self.last[lo:hi], self.step + 1
-        z = x - last
-        z *= t / 2
-        z += last
+        z = difference(x, last)
+        multiply(z, t / 2)
+        add(z, last)
         last[:] = x
         return z
 
     def heard(self, source: int, codec: Codec, wire: Any, lo: int, hi: int) -> Any:
         estimate, t = self.estimates[source][lo:hi], self.step + 1
-        estimate *= 1 - 2 / t
+        multiply(estimate, 1 - 2 / t)
         codec.add_into(wire, estimate, self.kind, 2 / t)
         return estimate
 

@@ -11,8 +11,8 @@ from typing import Any, Iterable, Iterator, Optional
 
 import numpy as np
 
-from ..arrays import KINDS, Flat
-from ..codecs.base import accumulate, as_kind
+from ..arrays import KINDS, Flat, empty
+from ..codecs.base import accumulate, as_kind, multiply
 from ..codecs.lowrank import LowRank, Matrix, back, expand, orthonormalize, project, random_factor, widened
 from ..codecs.raw import Raw
 from ..job import SHARED, Pool, Randomness, Reduction
@@ -28,8 +28,8 @@ class Item:
         self.matrix: Optional[Matrix] = codec.matrix(flat.shape)
         rows, cols = self.matrix or (0, 0)
         self.sides = (codec.rank * rows, codec.rank * cols) if self.matrix else (flat.n, 0)
-        self.right = zeros(self.sides[1], flat.kind)
-        self.residual = zeros(flat.n, flat.kind) if feedback and self.matrix else None
+        self.right = zeros(self.sides[1], flat.kind, flat.data)
+        self.residual = zeros(flat.n, flat.kind, flat.data) if feedback and self.matrix else None
         self.left: Any = None
         self.values: Any = None
 
@@ -92,7 +92,7 @@ class Factoring:
         parts = []
         for item, out, summed in self._summed(0):
             if item.matrix is None:
-                summed *= summed.dtype.type(self.scale)
+                multiply(summed, self.scale)
                 out.data[:] = as_kind(summed, out.kind).data
                 continue
             item.left = summed.copy()
@@ -106,7 +106,7 @@ class Factoring:
             if item.matrix is None:
                 continue
             item.right[:] = summed
-            summed *= summed.dtype.type(self.scale)
+            multiply(summed, self.scale)
             expand(item.left, summed, item.matrix, self.rank, out)
             if item.residual is not None:  # its values are x + e: their mean is what the result says
                 accumulate(out, item.residual, -1.0 / (self.scale * self.randomness.size))
@@ -141,7 +141,7 @@ class Factoring:
     def _to_sum(self, parts: list[Any]) -> Reduction:
         """An exact sum over all ranks, in place."""
         kind = "f64" if KINDS[self.kind].accumulator.itemsize == 8 else "f32"
-        self.sums = np.concatenate(parts) if parts else np.empty(0, KINDS[kind].storage)
+        self.sums = np.concatenate(parts) if parts else empty(0, KINDS[kind].storage, like=self.x.data)
         flat = Flat(self.sums, kind)
         return Reduction(Raw(), Raw(), flat, flat, 1.0, self.randomness, self.pool)
 

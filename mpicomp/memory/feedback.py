@@ -12,8 +12,9 @@ from typing import Any, Iterable, Optional, Sequence
 
 import numpy as np
 
-from ..arrays import KINDS, Flat, cupy_module, is_cupy
-from ..codecs.base import Codec, Stream, accumulate, as_kind
+from .. import arrays
+from ..arrays import KINDS, Flat, is_cupy
+from ..codecs.base import Codec, Stream, accumulate, add, as_kind, multiply
 from ..job import Reduction
 from .state import State
 
@@ -63,7 +64,7 @@ class Remembering(Reduction):
                 accumulate(self.x[lo:hi], acc, 1.0)
             if index < len(wires):
                 self.codec.add_into(wires[index], acc, self.kind, self.weight)
-        acc *= acc.dtype.type(scale)
+        multiply(acc, scale)
         return acc
 
 
@@ -77,12 +78,12 @@ class Corrected(Remembering):
 
     def write_partial(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
         given = self.memory.up[lo:hi]
-        given += self.sum(lo, hi, wires, position, 1.0)
+        add(given, self.sum(lo, hi, wires, position, 1.0))
         self._send(self.codec, given, wire, self._at(self._partial, lo), self.weight)
 
     def write_sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
         given = self.memory.down[lo:hi]
-        given += self.sum(lo, hi, wires, position, self.scale)
+        add(given, self.sum(lo, hi, wires, position, self.scale))
         self._send(self.down, given, wire, self._at(self._down, lo), self.down_weight)
 
     def decode(self, wire: Any, lo: int, hi: int) -> None:
@@ -107,10 +108,10 @@ def shrinkage(codec: Codec, n: int) -> float:
 
 def zeros(n: int, kind: str, like: Any = None) -> Any:
     """Zeros in the type of sums, where `like` is. On the host they take no memory before they are written."""
-    return (cupy_module() if is_cupy(like) else np).zeros(n, KINDS[kind].accumulator)
+    return arrays.zeros(n, KINDS[kind].accumulator, like)
 
 
 def forget_infinite(residual: Any) -> None:
     """NaN and Inf were sent, and are no error to be corrected later."""
-    if not np.isfinite(residual.sum()):
+    if is_cupy(residual) or not np.isfinite(residual.sum()):  # a GPU would be waited for
         residual[~np.isfinite(residual)] = 0

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Iterable
 
-import numpy as np
-
-from ..codecs.base import Codec
+from ..arrays import KINDS, zeros
+from ..codecs.base import Codec, difference
 from .state import State
 
 
@@ -20,9 +19,9 @@ class Replicas(State):
 
     name = "difference"
 
-    def __init__(self, rank: int, lengths: dict[int, int], kind: str, scale: float = 1.0):
+    def __init__(self, rank: int, lengths: dict[int, int], kind: str, scale: float = 1.0, like: Any = None):
         self.rank, self.kind, self.scale = rank, kind, scale
-        self.estimates = {r: np.zeros(n, {"f32": "f4", "f64": "f8"}[kind]) for r, n in lengths.items()}
+        self.estimates = {r: zeros(n, KINDS[kind].storage, like) for r, n in lengths.items()}
 
     @property
     def replica(self) -> Any:
@@ -31,7 +30,7 @@ class Replicas(State):
 
     def outgoing(self, x: Any, lo: int, hi: int) -> Any:
         """What is sent for a range of x."""
-        return x - self.replica[lo:hi]
+        return difference(x, self.replica[lo:hi])
 
     def heard(self, source: int, codec: Codec, wire: Any, lo: int, hi: int) -> Any:
         """Takes in a range of what `source` sent; the new estimate of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable
 
-import numpy as np
+from ..arrays import beside
 
 
 class State:
@@ -32,8 +32,8 @@ class State:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         mine = dict(self.arrays())
-        if set(state) != {"step", *mine} or any(np.shape(state[name]) != mine[name].shape for name in mine):
+        if set(state) != {"step", *mine} or any(state[name].shape != mine[name].shape for name in mine):
             raise ValueError(f"this state is of another collective: it has {sorted(state)}, expected {sorted(mine)}")
         self.step = int(state["step"])
         for name, array in mine.items():
-            array[:] = state[name]
+            array[:] = beside(state[name], array)

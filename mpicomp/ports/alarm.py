@@ -148,4 +148,5 @@ def timeout() -> float:
 
 def _sources(run: Any) -> list[int]:
     """The ranks that a run waits for; none while the ranks agree or MPI is at work, which all of them do together."""
-    return sorted({h.source for h in run.pending() if isinstance(h, Arrival) and h != MPI.REQUEST_NULL})
+    handles = (getattr(handle, "request", handle) for handle in run.pending())  # messages of a GPU have one of MPI's
+    return sorted({h.source for h in handles if isinstance(h, Arrival) and h != MPI.REQUEST_NULL})

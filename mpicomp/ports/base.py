@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
+
+Finish = Callable[[Optional[BaseException]], None]
 
 
 class Port:
     """Here a lent buffer travels like any other. Ports with shared memory do better."""
 
     isend: Any
+    devices: Any = None  # where messages are real, the ports of GPUs on top of this one
     irecv: Any
+
+    def aboard(self, lanes: Iterable[Iterator[Any]], finish: Optional[Finish]) -> tuple[Any, Optional[Finish]]:
+        """The lanes of a run and its end as they are to be run here."""
+        return lanes, finish
 
     def lend(self, buffer: Any, dest: int, tag: int) -> Any:
         """As isend, but through only when the peer has given the buffer back."""

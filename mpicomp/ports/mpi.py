@@ -46,6 +46,7 @@ class MPIPort(Port):
         self.stats = stats_of(comm)
         self.plans: dict[Any, Any] = {}  # what was thought out for a shape
         self.tables: dict[Any, Any] = {}  # measured times, by codec
+        self.devices: dict[int, Any] = {}  # what carries messages from and to the memory of each GPU
         self.hosts: Optional[int] = None
         self.calls = 0
         self.broken = False
@@ -107,10 +108,10 @@ class MPIPort(Port):
 
     # What the engine calls
 
-    def done(self, handles: list[MPI.Request]) -> bool:
+    def done(self, handles: list[MPI.Request], statuses: Optional[list[MPI.Status]] = None) -> bool:
         """Whether all of these messages are through. Raises what MPI raises."""
         try:
-            return MPI.Request.Testall(handles)
+            return MPI.Request.Testall(handles, statuses)
         except MPI.Exception as error:
             if error.Get_error_class() in (MPI.ERR_TRUNCATE, MPI.ERR_IN_STATUS):
                 raise DisagreementError(

@@ -80,7 +80,7 @@ def _tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
 
 def _broadcast(tensor: torch.Tensor, comm: MPI.Comm, root: int) -> None:
     """MPI's own Bcast of the bytes: exact, whatever codec the communicator has."""
-    data = tensor.detach().contiguous()
+    data = tensor.detach().cpu().contiguous()
     buffer = _bytes(data)
     MPI.Intracomm.Bcast(comm, [buffer, MPI.BYTE], root)
     if data.data_ptr() != tensor.data_ptr():

@@ -7,6 +7,8 @@ from typing import Any, Optional
 import numpy as np
 import torch
 
+from ..arrays import is_cupy
+
 
 def dense(x: torch.Tensor) -> Optional[torch.Tensor]:
     """x, or a permuted view of it that is contiguous (as of channels-last weights); None if x has gaps."""
@@ -17,11 +19,13 @@ def dense(x: torch.Tensor) -> Optional[torch.Tensor]:
 
 
 def to_tensors(state: Any) -> Any:
-    """The NumPy arrays in nested dicts and lists as tensors, which torch.save keeps and torch.load takes safely."""
+    """The arrays in nested dicts and lists as tensors, which torch.save keeps and torch.load takes safely."""
     if isinstance(state, dict):
         return {key: to_tensors(value) for key, value in state.items()}
     if isinstance(state, (list, tuple)):
         return [to_tensors(value) for value in state]
+    if is_cupy(state):
+        return torch.from_dlpack(state)
     return torch.from_numpy(state) if isinstance(state, np.ndarray) else state
 
 

@@ -2,6 +2,8 @@
 
 Rank 0 prints; the others write to files. The first failure on any rank is shown by that rank and ends all of them. A rank
 that hangs shows where, after LIMIT seconds in one test, and ends all.
+
+With MPICOMP_TEST_ARRAYS=cupy all arrays are on a GPU, or on what stands for one: see ../emulation/mirrors.py.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ import mpicomp
 
 LIMIT = float(os.environ.get("MPICOMP_TEST_LIMIT", 60))
 WORLD = MPI.COMM_WORLD
+ARRAYS = os.environ.get("MPICOMP_TEST_ARRAYS", "numpy")
 _log = None
+
+if ARRAYS == "cupy" or (ARRAYS == "mixed" and WORLD.rank % 2):
+    sys.path.append(str(Path(__file__).parent.parent / "emulation"))
+    import mirrors
+
+    mirrors.install()
 
 
 @pytest.hookimpl(trylast=True)  # the reporter must be there
@@ -36,10 +45,11 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Long tests are marked with the numbers of ranks that they are for."""
+    """Long tests are marked with the numbers of ranks that they are for, some as not for arrays of a GPU."""
     for item in list(items):
         marked = item.get_closest_marker("ranks")
-        if marked is not None and WORLD.size not in marked.args:
+        elsewhere = marked is not None and WORLD.size not in marked.args
+        if elsewhere or (ARRAYS != "numpy" and item.get_closest_marker("host")):
             items.remove(item)
 
 

@@ -247,6 +247,7 @@ def request_of(comm, name):
     "name",
     ["Iallreduce", "Iallgather", "Ibcast", "Ireduce", "Ireduce_scatter_block", "Allreduce_init", "Bcast_init", "Allgather_init"],
 )  # fmt: skip
+@pytest.mark.host
 def test_requests_that_are_not_compressed_are_mpis_own(pair, name):
     """So that MPI.Request.Waitall takes them, together with others."""
     if pair[1].codec != mpicomp.Raw() and P == 1:
@@ -265,6 +266,7 @@ def test_requests_that_are_not_compressed_are_mpis_own(pair, name):
     conforms(pair, case)
 
 
+@pytest.mark.host
 def test_communicators_are_what_mpi4py_makes_and_keep_attributes_and_names(pair):
     def case(comm):
         comm.Set_name("a name")
@@ -285,6 +287,7 @@ def test_communicators_are_what_mpi4py_makes_and_keep_attributes_and_names(pair)
     conforms(pair, case)
 
 
+@pytest.mark.host
 def test_error_handlers_stay_as_they_are(pair):
     def case(comm):
         comm.Set_errhandler(MPI.ERRORS_RETURN)
@@ -332,6 +335,7 @@ def test_intercommunicators_are_left_alone(pair):
     inter.Free()
 
 
+@pytest.mark.host
 @pytest.mark.parametrize("name", ["Neighbor_allgather", "Ineighbor_allgather", "Neighbor_allgather_init"])
 def test_neighbour_collectives_that_are_not_compressed_are_mpis_own(pair, name):
     def case(comm):

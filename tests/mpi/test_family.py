@@ -272,6 +272,7 @@ def test_a_persistent_request_has_new_random_numbers_at_each_start(comm):
     assert len(results) == (3 if P > 1 else 1)
 
 
+@pytest.mark.host
 def test_sums_are_unbiased(comm):
     """The same 20 values again and again in one array: every repetition has random numbers of its own."""
     repeats = 400
@@ -299,6 +300,7 @@ def test_every_rank_can_be_the_root(comm, name):
                         np.testing.assert_allclose(out, np.sum(all_values(n), axis=0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.host
 def test_torch_tensors(comm):
     torch = pytest.importorskip("torch")
     x = torch.from_numpy(values(RANK, 3000)).requires_grad_()

@@ -111,6 +111,7 @@ def test_save_and_restore(ring):
     assert np.array_equal(vector(x), vector(kept))
 
 
+@pytest.mark.host
 def test_a_torch_model_is_mixed_in_place(ring):
     torch = pytest.importorskip("torch")
     torch.manual_seed(ring.rank)

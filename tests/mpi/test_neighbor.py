@@ -228,7 +228,7 @@ def test_persistent_gathers_read_the_buffer_of_the_moment(graph):
 
 @pytest.mark.ranks(1, 2, 4)
 @pytest.mark.parametrize("memory", ["difference", "extrapolation"])
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", [c if c == "natural" else pytest.param(c, marks=pytest.mark.host) for c in CODECS])
 def test_replicas_are_the_same_bits_at_sender_and_receivers(base, codec, memory):
     ring, n = mpicomp.ring(base), 130
     x, out = data(ring.rank, n), np.zeros((2, n), "f4")
@@ -353,6 +353,7 @@ def test_impossible_graphs_are_refused_on_every_rank():
             mpicomp.graph(WORLD, networkx.empty_graph(P))
 
 
+@pytest.mark.host
 def test_torch_tensors_are_gathered(base):
     torch = pytest.importorskip("torch")
     ring = mpicomp.ring(base)

@@ -92,6 +92,7 @@ def test_requests_on_two_communicators_do_not_meet(comm):
     other.Free()
 
 
+@pytest.mark.host
 def test_a_request_makes_progress_while_the_caller_computes(comm, monkeypatch):
     monkeypatch.setenv("MPICOMP_PROGRESS", "1")
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:

@@ -113,12 +113,17 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     # Work, later
 
     def __setitem__(self, key, value):
+        if isinstance(key, ndarray):
+            whole, mask = self._host, key._host
+            return current().submit(lambda: np.copyto(whole, value, where=mask))
         target, value = self._host[key], _operand(value)
         if not isinstance(target, np.ndarray):
             target = self._host[key, ...]
         current().submit(lambda: np.copyto(target, value, casting="unsafe"))
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+        if ufunc is np.matmul:
+            return matmul(*inputs, out=out and out[0])
         if method != "__call__" or kwargs:
             raise TypeError(f"not in the stand-in: {ufunc.__name__}.{method} {kwargs}")
         return _later(ufunc, inputs, out and out[0])
@@ -238,6 +243,12 @@ def empty(shape, dtype=float):
 def zeros(shape, dtype=float):
     result = ndarray(shape, dtype)
     result.fill(0)
+    return result
+
+
+def ones(shape, dtype=float):
+    result = ndarray(shape, dtype)
+    result.fill(1)
     return result
 
 

@@ -7,6 +7,7 @@ import types
 
 _local = threading.local()
 _STREAMS: dict[int, Stream] = {}
+_DEVICE = threading.RLock()  # one piece of work at a time, whichever thread lets it be done
 
 
 def _stack():
@@ -33,8 +34,9 @@ class Stream:
 
     def advance(self):
         """Do the oldest piece of work, if there is one."""
-        if self._queue:
-            self._queue.pop(0)()
+        with _DEVICE:
+            if self._queue:
+                self._queue.pop(0)()
 
     def synchronize(self):
         while self._queue:

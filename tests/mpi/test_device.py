@@ -1,0 +1,162 @@
+"""What only arrays of a GPU can show, on CuPy's stand-in or on a GPU: streams, memory, what MPI gets. Run by test_mpi.py."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import numpy as np
+import pytest
+from common import bits, normal
+from mpi4py import MPI
+
+import mpicomp
+from mpicomp.ports.mpi import port_of
+
+WORLD = MPI.COMM_WORLD
+if os.environ.get("MPICOMP_TEST_ARRAYS", "numpy") != "cupy":
+    pytest.skip("needs CuPy: MPICOMP_TEST_ARRAYS=cupy", allow_module_level=True)
+
+import cupy  # noqa: E402
+
+AWARE = os.environ.get("MPICOMP_CUDA_AWARE") == "1"
+STANDIN = hasattr(cupy, "POISON")
+several = pytest.mark.skipif(WORLD.size == 1, reason="needs two ranks")
+
+
+def summed(comm, n, **settings):
+    """The same sum of NumPy arrays."""
+    out = np.empty(n, np.float32)
+    plain = type(comm).Allreduce.__wrapped__  # not mirrored
+    plain(comm, normal(n, seed=comm.rank), out, **settings)
+    return bits(out)
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "ring", "halving", "gather", "server", "hierarchical"])
+def test_arrays_of_a_gpu_give_the_bits_of_the_cpu(comm, algorithm):
+    for n in (0, 1, 1000, 40_001):
+        x = cupy.asarray(normal(n, seed=comm.rank))
+        comm.Allreduce(MPI.IN_PLACE, x, algorithm=algorithm, seed=3, segment=30_000)
+        assert (bits(x.get()) == summed(comm, n, algorithm=algorithm, seed=3)).all()
+
+
+def test_work_follows_the_callers_stream(comm):
+    n = 3000
+    wanted = summed(comm, n, seed=1)
+    for _ in range(2):
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            x, out = cupy.empty(n, np.float32), cupy.empty(n, np.float32)
+            x.set(normal(n, seed=comm.rank), stream=stream)
+            comm.Allreduce(x, out, seed=1)
+            doubled = out * np.float32(2)
+        stream.synchronize()
+        assert (bits(doubled.get() / 2) == wanted).all()
+
+
+def test_several_at_once_on_streams_of_their_own(comm):
+    lengths = [2000, 30_001, 500]
+    outs, requests, streams = [], [], []
+    for seed, n in enumerate(lengths):
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            outs.append(cupy.asarray(normal(n, seed=comm.rank)))
+            requests.append(comm.Iallreduce(MPI.IN_PLACE, outs[-1], seed=seed, segment=9000))
+            streams.append(stream)
+    for request in requests[::-1]:
+        request.Wait()
+    for seed, (n, out, stream) in enumerate(zip(lengths, outs, streams)):
+        assert (bits(out.get(stream=stream)) == summed(comm, n, seed=seed)).all()
+
+
+def test_what_is_remembered_stays_on_the_device(comm):
+    x = cupy.asarray(normal(3000, seed=comm.rank))
+    for codec, feedback in (("topk:ratio=0.1", True), ("sign", "ef21")):
+        request = comm.Allreduce_init(MPI.IN_PLACE, x, codec=codec, feedback=feedback)
+        request.Start()
+        request.Wait()
+        state = request.state_dict()
+        remembered = [value for value in state.values() if hasattr(value, "shape")]
+        assert remembered and all(isinstance(value, cupy.ndarray) for value in remembered)
+        request.load_state_dict({k: v.get() if hasattr(v, "shape") else v for k, v in state.items()})
+        request.Free()
+    ring = mpicomp.ring(comm)
+    out = cupy.zeros((2, 3000), np.float32)
+    request = ring.Neighbor_allgather_init(x, out, memory="difference")
+    request.Start()
+    request.Wait()
+    assert isinstance(request._request.replica, cupy.ndarray)
+    ring.Free()
+
+
+@several
+@pytest.mark.skipif(not STANDIN, reason="looks into the stand-in")
+def test_only_compressed_bytes_pass_through_the_host(comm, monkeypatch):
+    copied = []
+    for name in ("get", "set"):
+        plain = getattr(cupy.ndarray, name)
+        monkeypatch.setattr(
+            cupy.ndarray,
+            name,
+            lambda self, *args, plain=plain, **given: copied.append(self.nbytes) or plain(self, *args, **given),
+        )
+    x = cupy.asarray(normal(64_000, seed=comm.rank))
+    del copied[:]
+    comm.Allreduce(MPI.IN_PLACE, x, codec="natural")
+    cupy.cuda.get_current_stream().synchronize()
+    size = mpicomp.codec("natural").wire_size(64_000)
+    most = 2 * 2 * size  # up and down, to the host and from it
+    assert sum(copied) <= (10_000 if AWARE else most + 10_000)
+
+
+def test_untouched_arrays_arrive_too(comm):
+    whole = cupy.asarray(np.arange(5) + comm.rank)
+    comm.Allreduce(MPI.IN_PLACE, whole)
+    assert (whole.get() == np.arange(5) * comm.size + sum(range(comm.size))).all()
+    auto = mpicomp.Comm(comm, algorithm="auto")
+    for _ in range(3):
+        x, out = cupy.asarray(np.full(10, comm.rank + 1.0)), cupy.zeros(10)
+        auto.Allreduce(x, out)
+        assert (out.get() == comm.size * (comm.size + 1) / 2).all()
+    host = np.full(10, comm.rank + 1.0)
+    type(comm).Allreduce.__wrapped__(auto, MPI.IN_PLACE, host)  # small, and of a shape that was seen
+    assert (host == comm.size * (comm.size + 1) / 2).all()
+    out = cupy.zeros(10)
+    request = auto.Allreduce_init(x, out)
+    for step in (1.0, 3.0):
+        x[:] = step
+        request.Start()
+        assert request.Wait()
+        assert (out.get() == step * comm.size).all()
+    request.Free()
+
+
+def test_host_and_device_in_one_call_are_an_error_on_every_rank(comm):
+    host, device = np.ones(100, np.float32), cupy.ones(100, np.float32)
+    plain = type(comm).Allreduce.__wrapped__
+    with pytest.raises((ValueError, mpicomp.RemoteError), match="on a GPU"):
+        plain(comm, host, device)
+    with pytest.raises((ValueError, mpicomp.RemoteError), match="on a GPU"):
+        plain(comm, [host, device])
+
+
+@pytest.mark.skipif(not STANDIN, reason="makes torch believe that tensors of the CPU are on a GPU")
+def test_tensors_and_the_stream_of_torch_are_honoured(comm, monkeypatch):
+    torch = pytest.importorskip("torch")
+    stream = cupy.cuda.Stream()
+    monkeypatch.setattr("mpicomp.arrays._from_torch", cupy.from_dlpack)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: type("", (), {"cuda_stream": stream.ptr}))
+    n = 3000
+    x = torch.full((n,), float("nan"))
+    with stream:  # as torch would put work on its stream
+        cupy.from_dlpack(x).set(normal(n, seed=comm.rank))
+    comm.Allreduce(MPI.IN_PLACE, x, seed=4)
+    with stream:
+        result = cupy.from_dlpack(x) * np.float32(1)
+    assert (bits(result.get(stream=stream)) == summed(comm, n, seed=4)).all()
+    assert "torch" in sys.modules
+
+
+def test_ports_have_a_device_port_only_where_it_is_used(comm):
+    assert port_of(comm).devices == {}
+    comm.Allreduce(MPI.IN_PLACE, cupy.ones(100, np.float32))
+    assert list(port_of(comm).devices) == [cupy.cuda.runtime.getDevice()]

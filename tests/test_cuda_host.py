@@ -1,0 +1,65 @@
+"""The host side of GPU support, as far as one process can show it. With real ranks: tests/mpi/test_device.py."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STANDIN = Path(__file__).parent / "emulation" / "standin"
+
+
+def python(code: str, **variables: str) -> str:
+    environment = {**os.environ, **variables}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, env=environment).stdout
+
+
+@pytest.mark.parametrize("call", ["mpicomp.codec('natural').encode(x)", "mpicomp.allreduce(x)", "comm.Allreduce(n, n)"])
+def test_gpu_input_without_cupy_is_an_error_that_says_what_to_install(call):
+    """A tensor without memory stands for one on a GPU: it is not on the CPU either."""
+    pytest.importorskip("torch")
+    said = python(
+        "import sys; sys.modules['cupy'] = None\n"
+        "import torch, mpicomp; from mpi4py import MPI; comm = mpicomp.Comm(MPI.COMM_SELF)\n"
+        "x, n = torch.empty(3, device='meta'), torch.empty(3, device='meta', dtype=torch.int32)\n"
+        f"try: {call}\nexcept mpicomp.CodecError as error: print(error)\n"
+    )
+    assert "pip install 'mpicomp[cuda13]'" in said
+
+
+def test_whether_mpi_is_cuda_aware_can_be_overruled():
+    code = "from mpicomp.ports.cuda_aware import cuda_aware as aware; print(aware())"
+    assert python(code, MPICOMP_CUDA_AWARE="1") == "True\n"
+    assert python(code, MPICOMP_CUDA_AWARE="0") == "False\n"
+    unset = "import os; os.environ.pop('MPICOMP_CUDA_AWARE', None); "
+    assert python(unset + code) in ("True\n", "False\n")  # whatever the library says, it says something
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        python(code, MPICOMP_CUDA_AWARE="yes")
+    assert "MPICOMP_CUDA_AWARE='yes' must be 0 or 1" in caught.value.stderr
+
+
+def test_in_the_stand_in_nothing_is_done_before_somebody_waits():
+    code = """
+import cupy, cupyx, numpy as np
+a, host = cupy.ones(4, np.uint8), cupyx.empty_pinned(4, np.uint8)
+a.get(out=host, blocking=False)
+assert (host == cupy.POISON).all()
+with cupy.cuda.Stream() as other:
+    b = a + a
+other.synchronize()
+assert (b.get(stream=other) != 2).all()
+cupy.cuda.get_current_stream().synchronize()
+assert (host == 1).all()
+"""
+    python(code, PYTHONPATH=str(STANDIN))
+
+
+def test_device_memory_is_kept_from_an_mpi_that_is_not_cuda_aware():
+    code = "import cupy; from mpi4py import MPI; MPI.COMM_SELF.Isend(cupy.ones(4), 0)"
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        python(code, PYTHONPATH=str(STANDIN), MPICOMP_CUDA_AWARE="0")
+    assert "a device pointer was given" in caught.value.stderr
