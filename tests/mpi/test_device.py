@@ -138,7 +138,8 @@ def test_host_and_device_in_one_call_are_an_error_on_every_rank(comm):
         plain(comm, [host, device])
 
 
-@pytest.mark.skipif(not STANDIN, reason="makes torch believe that tensors of the CPU are on a GPU")
+@pytest.mark.ranks(2)  # importing torch takes long
+@pytest.mark.skipif(AWARE or not STANDIN, reason="makes torch believe that tensors of the CPU are on a GPU")
 def test_tensors_and_the_stream_of_torch_are_honoured(comm, monkeypatch):
     torch = pytest.importorskip("torch")
     stream = cupy.cuda.Stream()
