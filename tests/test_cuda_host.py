@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -35,6 +36,19 @@ for call in (lambda: mpicomp.codec("natural").encode(x), lambda: mpicomp.allredu
 """
     said = python(code).splitlines()
     assert len(said) == 3 and all("pip install 'mpicomp[cuda13]'" in line for line in said)
+
+
+def test_the_benchmark_of_kernels_runs_where_a_stand_in_is_for_the_gpu():
+    code = (
+        "import sys; from mpicomp.__main__ import main; sys.argv[1:] = 'bench codecs natural topk:ratio=0.01|natural "
+        "--device cuda --data normal --size 256K -n 2 --format json'.split(); main()"
+    )
+    said = json.loads(python(code, PYTHONPATH=str(STANDIN), MPICOMP_TEST_KERNELS="c"))
+    assert "not a GPU" in said["device"] and len(said["rows"]) == 2 * 4
+    for row in said["rows"]:
+        assert row["gbs"] > 0 and row["copy"] > 0
+    limits = {row["kernel"]: row["limit"] for row in said["rows"] if row["codec"] == "natural"}
+    assert limits["encode"] == limits["decode"] == pytest.approx(8 / (4 + 9 / 8), rel=1e-3)
 
 
 def test_whether_mpi_is_cuda_aware_can_be_overruled():

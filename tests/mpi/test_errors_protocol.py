@@ -18,6 +18,7 @@ from mpicomp.ports.mpi import port_of
 WORLD = MPI.COMM_WORLD
 LAST = WORLD.rank == WORLD.size - 1
 several = pytest.mark.skipif(WORLD.size == 1, reason="needs two ranks")
+pytestmark = pytest.mark.host  # wherever arrays are, messages are the same
 few = pytest.mark.skipif(WORLD.size not in (2, 3, 4), reason="needs 2, 3 or 4 ranks")
 
 

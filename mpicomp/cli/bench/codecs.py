@@ -16,7 +16,7 @@ from ...codecs import Stream, codec
 from ...codecs.base import Codec
 from ...tuning import parse_size
 from ..timing import alternate, size
-from . import options, peers, plots
+from . import device, options, peers, plots
 from .data import describe, values
 from .report import Bar, Column, Report, digits
 
@@ -65,6 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--size", type=parse_size, default=parse_size("64MB"), help="bytes of float32 values (64MB)")
     parser.add_argument("-n", "-i", "--iters", "--runs", type=int, default=11, help="turns, medians count (11)")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="cuda: each kernel on the GPU, against a copy there"
+    )
     parser.add_argument("--compare", action="store_true", help="also zfp (zfpy) and blosc2, where they are installed")
     options.add_output(parser, ("table", "csv", "json"))
 
@@ -73,6 +76,8 @@ def run(arguments: argparse.Namespace) -> None:
     plots.check(arguments)
     kinds = options.split(arguments.data) or DATA
     chosen: list[Any] = [codec(spec) for spec in options.codecs(arguments, CODECS)]
+    if arguments.device == "cuda":
+        return device.run(arguments, chosen, kinds)
     others, notes = peers.codecs() if arguments.compare else ([], [])
     facts = {
         "mpicomp": f"{__version__} bench codecs",

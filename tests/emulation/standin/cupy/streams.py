@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import types
 
 _local = threading.local()
@@ -81,11 +82,11 @@ class _Mark:
     """A point of a stream's work."""
 
     def __init__(self, stream):
-        self.stream, self.reached = stream, False
+        self.stream, self.reached, self.time = stream, False, 0.0
         stream.submit(self._arrive)
 
     def _arrive(self):
-        self.reached = True
+        self.reached, self.time = True, time.perf_counter()
 
     def reach(self):
         while not self.reached:
@@ -111,6 +112,11 @@ class Event:
             self._mark.reach()
 
 
+def elapsed(begin, end):
+    """Milliseconds between two events, as get_elapsed_time gives them."""
+    return 1e3 * (end._mark.time - begin._mark.time)
+
+
 class Device:
     attributes = {"MultiProcessorCount": 1}
 
@@ -129,4 +135,6 @@ class Device:
 
 
 Stream.null = Stream(null=True)
-runtime = types.SimpleNamespace(getDevice=lambda: 0, is_hip=False)
+runtime = types.SimpleNamespace(
+    getDevice=lambda: 0, is_hip=False, getDeviceProperties=lambda number: {"name": b"a stand-in, not a GPU"}
+)
