@@ -19,7 +19,7 @@ def python(code: str, **variables: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, env=environment).stdout
 
 
-def test_gpu_input_without_cupy_is_an_error_that_says_what_to_install():
+def test_gpu_input_without_cupy_is_an_error_that_says_what_to_install_and_with_it_tensors_are_used_in_place():
     """A tensor without memory stands for one on a GPU: it is not on the CPU either."""
     pytest.importorskip("torch")
     code = """
@@ -34,8 +34,25 @@ for call in (lambda: mpicomp.codec("natural").encode(x), lambda: mpicomp.allredu
     except mpicomp.CodecError as error:
         print(error)
 """
-    said = python(code).splitlines()
+    said = python(code + TENSORS, STANDIN=str(STANDIN), MPICOMP_TEST_KERNELS="c").splitlines()
     assert len(said) == 3 and all("pip install 'mpicomp[cuda13]'" in line for line in said)
+
+
+TENSORS = """
+# In the same process, since importing torch takes long: with CuPy's stand-in, and tensors of the CPU for those of a GPU
+import os
+from mpicomp import arrays
+del sys.modules["cupy"]
+sys.path.insert(0, os.environ["STANDIN"])
+import cupy
+arrays._from_torch = cupy.from_dlpack
+for dtype in (torch.float32, torch.bfloat16, torch.complex64):
+    x, out = torch.arange(1.0, 5).to(dtype), torch.zeros(4, dtype=dtype)
+    comm.Allreduce(x, out, codec="natural", algorithm="direct")
+    assert not out.any()
+    cupy.cuda.get_current_stream().synchronize()
+    assert (out == x).all(), (x, out)  # in the memory of the tensor itself
+"""
 
 
 def test_the_benchmark_of_kernels_runs_where_a_stand_in_is_for_the_gpu():

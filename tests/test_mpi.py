@@ -34,8 +34,8 @@ def run(n, tests, library="mpich", **variables):
 TORCH = ["--ignore=tests/mpi/test_torch.py", "--ignore=tests/mpi/test_torch_tensors.py"]  # tensors of the CPU
 ON_GPU = {  # ranks, whose arrays, whether MPI is CUDA-aware, tests
     "staged": (2, "cupy", "0", ["tests/mpi", *TORCH]),
-    "staged on 3": (3, "cupy", "0", [f"tests/mpi/test_{name}.py" for name in ("device", "neighbor", "gossip", "lowrank")]),
-    "CUDA-aware": (2, "cupy", "1", [f"tests/mpi/test_{name}.py" for name in ("device", "requests", "feedback", "gossip")]),
+    "staged on 3": (3, "cupy", "0", ["tests/mpi/test_device.py", "tests/mpi/test_feedback.py"]),
+    "CUDA-aware": (2, "cupy", "1", ["tests/mpi/test_device.py", "tests/mpi/test_requests.py"]),
     "some ranks": (3, "mixed", "0", ["tests/mpi/test_allreduce.py", "tests/mpi/test_gossip.py"]),
     "some ranks, CUDA-aware": (2, "mixed", "1", ["tests/mpi/test_shared_memory.py"]),
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -138,23 +139,17 @@ def test_host_and_device_in_one_call_are_an_error_on_every_rank(comm):
         plain(comm, [host, device])
 
 
-@pytest.mark.ranks(2)  # importing torch takes long
-@pytest.mark.skipif(AWARE or not STANDIN, reason="makes torch believe that tensors of the CPU are on a GPU")
-def test_tensors_and_the_stream_of_torch_are_honoured(comm, monkeypatch):
-    torch = pytest.importorskip("torch")
-    stream = cupy.cuda.Stream()
-    monkeypatch.setattr("mpicomp.arrays._from_torch", cupy.from_dlpack)
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: type("", (), {"cuda_stream": stream.ptr}))
+def test_the_stream_of_torch_is_honoured(comm, monkeypatch):
+    """torch's part is played: importing it takes long. It has a stream of its own, on which work is before and after."""
+    stream = cupy.cuda.Stream(non_blocking=True)
+    current = types.SimpleNamespace(cuda_stream=stream.ptr)
+    cuda = types.SimpleNamespace(is_initialized=lambda: True, current_stream=lambda device: current)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda, Tensor=()))
     n = 3000
-    x = torch.full((n,), float("nan"))
-    with stream:  # as torch would put work on its stream
-        cupy.from_dlpack(x).set(normal(n, seed=comm.rank))
+    x = cupy.empty(n, np.float32)
+    x.set(normal(n, seed=comm.rank), stream=stream)
     comm.Allreduce(MPI.IN_PLACE, x, seed=4)
-    with stream:
-        result = cupy.from_dlpack(x) * np.float32(1)
-    assert (bits(result.get(stream=stream)) == summed(comm, n, seed=4)).all()
-    assert "torch" in sys.modules
+    assert (bits(x.get(stream=stream)) == summed(comm, n, seed=4)).all()
 
 
 def test_ports_have_a_device_port_only_where_it_is_used(comm):

@@ -257,6 +257,7 @@ def test_differences_carry_what_was_lost_before(base):
     ring.Free()
 
 
+@pytest.mark.host
 def test_an_exact_codec_makes_every_estimate_exact(base):
     ring = mpicomp.ring(base)
     x, out = data(ring.rank, 100, "f8"), np.zeros((2, 100), "f8")
