@@ -71,7 +71,14 @@ def _network(rate: str, found: Sequence[dict[str, Any]]) -> str:
                 number(statistics.median(content["ways"][way]["steps"][0] for content in found), 2),
             ]
         )
-    heads = [f"**{SHOWN_RATES[rate]}**", "seconds", "× faster", "steps", "ms a step", "first step, s"]
+    heads = [
+        f"**{SHOWN_RATES[rate]}**, {len(found)} seeds",
+        "seconds",
+        "× faster",
+        "steps",
+        "ms a step",
+        "first step, s",
+    ]
     return table(heads, rows)
 
 
