@@ -65,7 +65,7 @@ refresh:
 audit:
 	$(PYTHON) -m venv build/audit && build/audit/bin/pip -qq install pip-audit
 	sed 's/;.*//; /^#/d' tests/constraints.txt > build/audit/pins
-	build/audit/bin/pip-audit -r build/audit/pins --no-deps --disable-pip
+	build/audit/bin/pip-audit --strict -r build/audit/pins --no-deps --disable-pip
 
 test-gpu: .venv/test.stamp
 	.venv/bin/$(PIP) 'mpicomp[cuda$(CUDA)]'

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from mpicomp import launch
+
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 BITS = {"f32": np.uint32, "f64": np.uint64, "f16": np.uint16, "bf16": np.uint16}
 SPECS = [
@@ -24,6 +26,13 @@ SPECS = [
     "sign",
     "sign:block=64",
 ]
+
+
+def levels() -> list[str]:
+    """The levels of compiled kernels that this processor can run."""
+    library = launch._library()
+    best = library.mc_cpu_level() if library is not None else 0
+    return [f"v{level}" for level in launch.LEVELS if level <= best]
 
 
 def bits(x: np.ndarray) -> np.ndarray:

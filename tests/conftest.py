@@ -7,6 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from common import levels
+
+from mpicomp import launch
 
 collect_ignore = ["emulation", "mpi", "slurm"]  # each is started by name, with a launcher
 LAST = ("test_mpi.py",)  # slow, and hard to read if something simple is broken already
@@ -18,6 +21,18 @@ for name in [name for name in os.environ if name.startswith("MPICOMP_")]:
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "gpu: needs CuPy and a GPU")
+
+
+def pytest_generate_tests(metafunc):
+    if "compiled" in metafunc.fixturenames:
+        metafunc.parametrize("compiled", levels(), indirect=True)
+
+
+@pytest.fixture
+def compiled(request, monkeypatch):
+    """A function that gives kernels in C of one level, each level in turn."""
+    monkeypatch.setenv("MPICOMP_CPU", request.param)
+    return launch.kernel
 
 
 def pytest_collection_modifyitems(items):

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from common import DTYPES, bits, normal, relative_error
-from test_kernels import KEY, STORED, compiled, same_numbers, special, typical  # noqa: F401
+from test_kernels import KEY, STORED, same_numbers, special, typical
 
 import mpicomp
 from mpicomp import reference
@@ -38,7 +38,7 @@ def decoded(kernel, kind, wire, n, tail):
 
 @each_setting
 @each_kind
-def test_every_length_is_the_reference_and_stays_in_bounds(compiled, kind, tail):  # noqa: F811
+def test_every_length_is_the_reference_and_stays_in_bounds(compiled, kind, tail):
     block = tail[2]
     for n in [*range(0, 201, 1 if kind == "f32" else 7), block - 1, block, block + 1, 2 * block, 3 * block + 65, 5000]:
         x, size = typical(kind, n, n), Dithered(kind, *tail).size(n)
@@ -53,7 +53,7 @@ def test_every_length_is_the_reference_and_stays_in_bounds(compiled, kind, tail)
 @each_setting
 @each_kind
 @pytest.mark.parametrize("nearest", [0, 1])
-def test_every_kind_of_value_is_the_reference(compiled, kind, tail, nearest):  # noqa: F811
+def test_every_kind_of_value_is_the_reference(compiled, kind, tail, nearest):
     """All exponents, sorted (blocks of like values, the largest and smallest norms) and mixed (blocks with a NaN)."""
     x = special(kind)
     for each in (np.sort(x), x[np.random.default_rng(1).permutation(x.size)][:20_000]):
@@ -66,7 +66,7 @@ def test_every_kind_of_value_is_the_reference(compiled, kind, tail, nearest):  #
 
 @each_setting
 @each_kind
-def test_any_bytes_decode_as_by_the_reference(compiled, kind, tail):  # noqa: F811
+def test_any_bytes_decode_as_by_the_reference(compiled, kind, tail):
     n = 10_001
     for seed in range(3):
         wire = np.random.default_rng(seed).integers(0, 256, Dithered(kind, *tail).size(n)).astype(np.uint8)
@@ -77,7 +77,7 @@ def test_any_bytes_decode_as_by_the_reference(compiled, kind, tail):  # noqa: F8
 @each_setting
 @each_kind
 @pytest.mark.parametrize("n", [0, 1, 64, 700])
-def test_add_is_the_reference(compiled, kind, tail, n):  # noqa: F811
+def test_add_is_the_reference(compiled, kind, tail, n):
     wire = encoded(reference.find, kind, typical(kind, n, 1), tail)
     start = np.random.default_rng(3).standard_normal(n).astype(np.float64 if kind == "f64" else np.float32)
     got, want = start.copy(), start.copy()
@@ -89,7 +89,7 @@ def test_add_is_the_reference(compiled, kind, tail, n):  # noqa: F811
 @each_setting
 @each_kind
 @pytest.mark.parametrize("p, position", [(0, 0), (1, 1), (3, 1), (2, None)])
-def test_reduce_is_the_reference(compiled, kind, tail, p, position):  # noqa: F811
+def test_reduce_is_the_reference(compiled, kind, tail, p, position):
     for n, block in itertools.product((1, 130, 1000), (tail[2], 8192)):
         settings = (*tail[:2], block, tail[3])
         own = None if position is None else typical(kind, n, 50)
@@ -102,7 +102,7 @@ def test_reduce_is_the_reference(compiled, kind, tail, p, position):  # noqa: F8
 
 
 @each_kind
-def test_blocks_longer_than_a_cache_are_the_reference(compiled, kind):  # noqa: F811
+def test_blocks_longer_than_a_cache_are_the_reference(compiled, kind):
     tail, n = (4, 2, 16384, 1), 20_001
     x, wires = typical(kind, n, 0), [encoded(reference.find, kind, typical(kind, n, k), tail) for k in (1, 2)]
     assert np.array_equal(encoded(compiled, kind, x, tail), encoded(reference.find, kind, x, tail))
@@ -113,7 +113,7 @@ def test_blocks_longer_than_a_cache_are_the_reference(compiled, kind):  # noqa: 
 
 
 @each_setting
-def test_a_wire_may_be_cut_at_any_block(compiled, tail):  # noqa: F811
+def test_a_wire_may_be_cut_at_any_block(compiled, tail):
     x, block = typical("f32", 5000, 9), tail[2]
     cuts = [0, block, 4 * block, 7 * block, x.size]
     parts = [encoded(compiled, "f32", x[lo:hi], tail, first=lo) for lo, hi in zip(cuts, cuts[1:])]

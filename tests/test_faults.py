@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 import uuid
 from pathlib import Path
@@ -11,7 +12,7 @@ import launch
 import pytest
 
 DIES = """
-import os, signal, numpy as np
+import os, signal, time, numpy as np
 from mpi4py import MPI
 import mpicomp
 comm = mpicomp.Comm(MPI.COMM_WORLD, "natural", algorithm="ring")
@@ -19,7 +20,7 @@ requests = [comm.Iallreduce(MPI.IN_PLACE, np.ones(200_000, "f4")) for _ in range
 for call in range(10**9):
     comm.Allreduce(MPI.IN_PLACE, np.ones(1000 * (call % 7), "f4"))
     if call == 20 and comm.rank == comm.size - 1:
-        print("dying", flush=True)
+        print("dying at", time.time(), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -51,19 +52,17 @@ def unmapped(names: set[str]) -> set[str]:
     return {name for name in names if f"/dev/shm/{name}" not in used and os.path.exists(f"/dev/shm/{name}")}
 
 
-@pytest.mark.parametrize("library", ["mpich", "openmpi"])
-def test_when_a_rank_is_killed_all_end_and_nothing_is_left(library):
+@pytest.mark.parametrize("library, n", [("mpich", 2), ("mpich", 4), ("openmpi", 3)])
+def test_when_a_rank_is_killed_all_end_within_ten_seconds_and_nothing_is_left(library, n):
     if not launch.available(library):
         pytest.skip(f"no environment with {library}")
     mark, before = uuid.uuid4().hex, set(os.listdir("/dev/shm"))
-    begin = time.monotonic()
-    result = launch.run(3, "-c", DIES, library=library, limit=60, MPICOMP_TEST_MARK=mark)
-    seconds = time.monotonic() - begin
+    result = launch.run(n, "-c", DIES, library=library, limit=60, MPICOMP_TEST_MARK=mark)
     assert result.returncode not in (0, 124), launch.describe(result)
-    assert "dying" in result.stdout
+    died = re.search(r"dying at ([\d.]+)", result.stdout)
+    assert died and time.time() - float(died[1]) < 10, launch.describe(result)  # one or two, but for busy machines
     said = (result.stdout + result.stderr).lower()
     assert "signal 9" in said or "killed" in said, launch.describe(result)
-    assert seconds < 40  # a second or two, and the start; this is for busy machines
     for _ in range(100):
         if not living(mark) and not unmapped(set(os.listdir("/dev/shm")) - before):
             break

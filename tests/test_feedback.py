@@ -81,7 +81,7 @@ def test_what_is_exact_stays_exact(make):
         assert not any(array.any() for memory in memories for _, array in memory.arrays())
 
 
-def descend(codec, make, steps=600, p=4, n=400):
+def descend(codec, make, steps=300, p=4, n=400):
     """Relative distance from the optimum of sum |x - b_i|^2 after gradient steps that get smaller."""
     b = [normal(n, seed=rank, scale=3.0) for rank in range(p)]
     best, x = np.mean(b, axis=0), np.zeros(n, "f4")
@@ -103,11 +103,17 @@ def test_biased_codecs_converge_with_feedback_and_fail_without(codec):
 
 @each_memory
 @pytest.mark.parametrize(
-    "codec", ["randk:ratio=0.1", "topk:ratio=0.5|qsgd:bits=2", "randk:ratio=0.5|sign", "qsgd:bits=2"]
+    "codec, steps",
+    [
+        ("randk:ratio=0.1", 300),
+        ("topk:ratio=0.5|qsgd:bits=2", 600),
+        ("randk:ratio=0.5|sign", 300),
+        ("qsgd:bits=2", 600),
+    ],
 )
-def test_feedback_is_stable_with_codecs_that_are_no_contraction(make, codec):
+def test_feedback_is_stable_with_codecs_that_are_no_contraction(make, codec, steps):
     """randk alone multiplies by 10 what it keeps: without shrinking, residuals would grow without bound."""
-    assert descend(codec, make) < 0.15
+    assert descend(codec, make, steps) < 0.15
 
 
 def test_sign_converges_with_feedback_and_fails_without():

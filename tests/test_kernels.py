@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from common import levels
 
 from mpicomp import launch, reference
 from mpicomp.reference import basic
@@ -20,19 +21,6 @@ STORED = {"f32": np.float32, "f64": np.float64, "f16": np.uint16, "bf16": np.uin
 KEY = 0x0123456789ABCDEF
 LENGTHS = [*range(201), 511, 512, 513, 1023, 1024, 1025, 65_537, 100_001]
 each_format = pytest.mark.parametrize("codec, kind", FORMATS)
-
-
-def levels():
-    library = launch._library()
-    best = library.mc_cpu_level() if library is not None else 0
-    return [f"v{level}" for level in launch.LEVELS if level <= best]
-
-
-@pytest.fixture(params=levels())
-def compiled(request, monkeypatch):
-    """A function that gives kernels of one level."""
-    monkeypatch.setenv("MPICOMP_CPU", request.param)
-    return launch.kernel
 
 
 def test_the_c_library_is_there():

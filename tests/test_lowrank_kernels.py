@@ -5,24 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpicomp import launch, reference
+from mpicomp import reference
 
 SHAPES = [(1, 1), (1, 7), (9, 1), (3, 31), (4, 32), (5, 33), (63, 64), (65, 200), (40, 1001)]
 DTYPES = {"f32": np.float32, "f64": np.float64}
 each_kind = pytest.mark.parametrize("kind", DTYPES)
 each_rank = pytest.mark.parametrize("rank", [1, 2, 3, 5])
-
-
-def levels():
-    library = launch._library()
-    best = library.mc_cpu_level() if library is not None else 0
-    return [f"v{level}" for level in launch.LEVELS if level <= best]
-
-
-@pytest.fixture(params=levels())
-def compiled(request, monkeypatch):
-    monkeypatch.setenv("MPICOMP_CPU", request.param)
-    return launch.kernel
 
 
 def random(kind, *shape, seed=0):

@@ -50,9 +50,8 @@ def test_one_rank_alone_keeps_its_values(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("p", [33, 257])
-def test_hundreds_of_ranks(algorithm, p):
-    xs = arrays(p, 1000)
+def test_hundreds_of_ranks(algorithm):
+    xs = arrays(201, 1000)
     results = run(xs, algorithm, "raw").arrays
     assert same_bits(results)
     np.testing.assert_allclose(results[0], np.sum(xs, axis=0, dtype="f8"), rtol=1e-4, atol=1e-4)

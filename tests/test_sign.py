@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from common import DTYPES, bits, normal, relative_error
-from test_kernels import KEY, STORED, compiled, same_numbers, special, typical  # noqa: F401
+from test_kernels import KEY, STORED, same_numbers, special, typical
 
 import mpicomp
 from mpicomp import reference
@@ -31,7 +31,7 @@ def decoded(kernel, kind, wire, n, block):
 
 @each_kind
 @each_block
-def test_every_length_is_the_reference_and_stays_in_bounds(compiled, kind, block):  # noqa: F811
+def test_every_length_is_the_reference_and_stays_in_bounds(compiled, kind, block):
     for n in [*range(0, 201, 1 if kind == "f32" else 7), block - 1, block, block + 1, 3 * block + 65]:
         x, size = typical(kind, n, n), Signed(kind, block).size(n)
         room = np.full(size + 3, 0xEE, np.uint8)  # an odd address, and a guard on each side
@@ -43,7 +43,7 @@ def test_every_length_is_the_reference_and_stays_in_bounds(compiled, kind, block
 
 
 @each_kind
-def test_every_kind_of_value_and_any_bytes_are_the_reference(compiled, kind):  # noqa: F811
+def test_every_kind_of_value_and_any_bytes_are_the_reference(compiled, kind):
     x = special(kind)
     for each in (np.sort(x), x[np.random.default_rng(1).permutation(x.size)][:20_000]):
         wire = encoded(compiled, kind, each, 64)
@@ -57,7 +57,7 @@ def test_every_kind_of_value_and_any_bytes_are_the_reference(compiled, kind):  #
 @each_kind
 @pytest.mark.parametrize("block", [64, 8192])
 @pytest.mark.parametrize("p, position", [(0, 0), (1, 1), (3, 1), (2, None)])
-def test_add_and_reduce_are_the_reference(compiled, kind, block, p, position):  # noqa: F811
+def test_add_and_reduce_are_the_reference(compiled, kind, block, p, position):
     for n in (1, 130, 9000):
         own = None if position is None else typical(kind, n, 50)
         wires = [encoded(reference.find, kind, typical(kind, n, k), block) for k in range(p)]

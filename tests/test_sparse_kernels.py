@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpicomp import launch, reference
+from mpicomp import reference
 
 STORED = {"f32": np.float32, "f64": np.float64, "f16": np.uint16, "bf16": np.uint16}
 SUMS = {"f32": np.float32, "f64": np.float64, "f16": np.float32, "bf16": np.float32}
@@ -13,18 +13,6 @@ KEY = 0x0123456789ABCDEF
 SHAPES = [(1, 1), (2, 1), (5, 3), (63, 7), (64, 64), (65, 1), (1000, 10), (4096, 41), (5000, 4999), (65536, 655)]
 each_kind = pytest.mark.parametrize("kind", STORED)
 each_codec = pytest.mark.parametrize("codec", ["topk", "randk"])
-
-
-def levels():
-    library = launch._library()
-    best = library.mc_cpu_level() if library is not None else 0
-    return [f"v{level}" for level in launch.LEVELS if level <= best]
-
-
-@pytest.fixture(params=levels())
-def compiled(request, monkeypatch):
-    monkeypatch.setenv("MPICOMP_CPU", request.param)
-    return launch.kernel
 
 
 def data(kind, n, seed, style="normal"):

@@ -6,6 +6,7 @@ import argparse
 import os
 import runpy
 import sys
+import time
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,4 +48,5 @@ def _abort(MPI: object, why: str) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     if MPI.COMM_WORLD.size > 1:  # type: ignore[attr-defined]
+        time.sleep(0.2)  # MPICH's launcher may end before it has passed on what was just printed
         MPI.COMM_WORLD.Abort(1)  # type: ignore[attr-defined]

@@ -75,11 +75,24 @@ def test_ranks_that_do_different_things_all_get_an_error(monkeypatch, what):
         begin = time.monotonic()
         with pytest.raises((mpicomp.DisagreementError, mpicomp.RemoteError)) as caught:
             PAIRS[what][LAST](comm)
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 5  # for busy machines; see the next test
         texts = WORLD.allgather(str(caught.value))
         assert all("disagree" in text or "other arguments" in text or "another length" in text for text in texts), texts
         works(comm)
         comm.Free()
+
+
+def test_the_error_comes_in_under_two_seconds(monkeypatch):
+    """Half of the time, at least: a tenth of a second as a rule, but ranks that share a processor with others may have to wait."""
+    seconds = []
+    for what in ("other operations", "integers and floats", "other codecs", "other algorithms", "requests"):
+        comm = watched(monkeypatch, 30)
+        begin = time.monotonic()
+        with pytest.raises((mpicomp.DisagreementError, mpicomp.RemoteError)):
+            PAIRS[what][LAST](comm)
+        seconds.append(time.monotonic() - begin)
+        comm.Free()
+    assert np.median(seconds) < 2, seconds
 
 
 @pytest.mark.parametrize("call", [ring, small], ids=["compressed", "by MPI"])

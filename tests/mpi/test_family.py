@@ -301,6 +301,7 @@ def test_every_rank_can_be_the_root(comm, name):
 
 
 @pytest.mark.host
+@pytest.mark.ranks(1, 2, 4)  # where test_torch.py has torch imported
 def test_torch_tensors(comm):
     torch = pytest.importorskip("torch")
     x = torch.from_numpy(values(RANK, 3000)).requires_grad_()

@@ -112,6 +112,7 @@ def test_save_and_restore(ring):
 
 
 @pytest.mark.host
+@pytest.mark.ranks(1, 2, 4)  # where test_torch.py has torch imported
 def test_a_torch_model_is_mixed_in_place(ring):
     torch = pytest.importorskip("torch")
     torch.manual_seed(ring.rank)

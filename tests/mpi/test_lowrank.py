@@ -66,7 +66,7 @@ def test_a_persistent_request_starts_warm_and_can_be_restored(comm):
 
 
 @pytest.mark.host
-@pytest.mark.ranks(2, 3, 4)
+@pytest.mark.ranks(2, 3)
 def test_feedback_loses_nothing_in_the_long_run(comm):
     given, out = matrix(comm.rank, 6, 0.5), np.empty((80, 120), "f4")
     total, sums = comm.allreduce(given.astype("f8")), np.zeros((80, 120))

@@ -261,6 +261,7 @@ def test_a_resumed_ddp_training_makes_the_same_bits(comm, codec, feedback):
     assert bits(again[0].parameters()) == bits(model.parameters())
 
 
+@pytest.mark.ranks(1, 2)
 @pytest.mark.parametrize("feedback", [True, "ef21"])
 @pytest.mark.parametrize("wrap", ["hook", "optimizer"])
 def test_feedback_sends_later_what_was_left_out(comm, wrap, feedback):
@@ -339,6 +340,7 @@ def test_the_optimizer_with_codec_raw_averages_as_ddp_does(comm):
         assert_close(gradients(ours), gradients(theirs))
 
 
+@pytest.mark.ranks(1, 2)  # with the hook: on 4 too
 def test_parameters_stay_the_same_bits_for_100_steps_with_the_optimizer(comm):
     model = network(seed=WORLD.rank)
     broadcast_parameters(model.state_dict(), comm)
@@ -434,6 +436,7 @@ def test_schedulers_and_scalers_take_the_wrapped_optimizer(comm):
     assert_the_same_on_every_rank(model.parameters())
 
 
+@pytest.mark.ranks(1, 2)
 @each_way
 def test_a_training_resumed_with_the_optimizer_makes_the_same_bits(comm, codec, feedback):
     def fresh():
