@@ -1,76 +1,100 @@
-"""Which exchange of gradients or parameters takes least time on which network? A prediction by the simulator.
+"""Which exchange of gradients or parameters takes least time on which network? Predictions, and what was measured.
 
-    python examples/who_wins.py [--workers 8 64 1024] [--plot who_wins.png]
+    python examples/who_wins.py [--workers 8 64 1024] [--measured who_wins.json] [--plot who_wins.png]
 
-The schedules run on virtual ranks once with latency only and once with bandwidth only, which gives a and b of
-time = a * latency + b * bytes / bandwidth; arithmetic is free. What is compared is the time of a step, not how many are needed.
+The schedules run on virtual ranks, or a formula stands in for them where there are many, with the speed of the codec
+measured on this machine (mpicomp/prediction.py). `python -m benchmarks.who_wins who_wins.json` measures the same grid on 8
+emulated hosts. What is compared is the time of a step, not how many are needed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+from pathlib import Path
 
 import numpy as np
 
-import mpicomp
-from mpicomp import simulation, topology
-from mpicomp.gossip import Workers
-from mpicomp.ports.sim import Network
+from mpicomp import codec, prediction, speeds, topology
+from mpicomp.ports.sim import Costs, Network
 
 PARAMETERS = 272_474  # a ResNet-20
-BANDWIDTHS = [5e6, 10e6, 30e6, 100e6, 300e6, 1e9]  # bit/s
-LATENCIES = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 2e-2]  # s
+BANDWIDTHS = [5e6, 20e6, 100e6, 300e6, 1e9]  # bit/s
+LATENCIES = [1e-4, 1e-3, 5e-3, 2e-2]  # s
 SCHEMES = ("allreduce", "allreduce, natural", "D-PSGD ring", "CHOCO ring, natural")
+GOODPUT = 1448 / 1514  # what TCP/IP leaves of a link
+WHOLE = 1 << 40  # MPI's own Allreduce does not cut the array
+FEW = 256  # workers of a ring that is simulated: each meets two others only, however many there are
 
 
-def seconds(scheme: str, algorithm: str, workers: int, network: Network) -> float:
-    """One step of 64 values for each worker."""
-    xs = [np.ones(64 * workers, "f4") for _ in range(workers)]
-    codec = "natural" if "natural" in scheme else "raw"
-    if scheme.startswith("allreduce"):
-        return simulation.allreduce(xs, codec=codec, algorithm=algorithm, network=network, segment=1 << 30).seconds
-    options = {"codec": "natural", "gamma": 0.1} if "CHOCO" in scheme else {}
-    return Workers("choco" if options else "dpsgd", topology.ring(workers), xs, network=network, **options).mix(xs)
+def seconds(scheme: str, workers: int, network: Network, costs: dict[str, Costs]) -> float:
+    """One step. MPI's own Allreduce is taken for the better of a ring and recursive halving."""
+    spec = "natural" if "natural" in scheme else "raw"
+    if "ring" in scheme:
+        return prediction.gossip(PARAMETERS, topology.ring(min(workers, FEW)), spec, network, costs[spec]).seconds
+    algorithms, cut = (("direct",), None) if spec == "natural" else (("ring", "halving"), WHOLE)
+    return min(
+        prediction.allreduce(PARAMETERS, workers, spec, name, network, costs[spec], cut).seconds for name in algorithms
+    )
 
 
-def coefficients(scheme: str, algorithm: str, workers: int) -> tuple[float, float]:
-    """(a, b) of a scheme. Ring and direct allreduce of many workers, millions of messages, by the law that few obey."""
-    if algorithm in ("ring", "direct") and workers > 64:
-        size = mpicomp.codec("natural" if "natural" in scheme else "raw").wire_size(64) / 256
-        a, b = 2.0 * (workers - 1 if algorithm == "ring" else 1), 2 * (workers - 1) / workers * size
-    else:
-        a = seconds(scheme, algorithm, workers, Network(latency=1.0, bandwidth=1e30))
-        b = seconds(scheme, algorithm, workers, Network(latency=0.0, bandwidth=4 * 64.0 * workers))
-    print(f"{workers:5} workers, {scheme:20} {algorithm:8} {a:6.1f} latencies, {b:.3f} transfers", flush=True)
-    return a, b
-
-
-def grid(workers: int, algorithms: list[str]) -> np.ndarray:
-    """times[scheme, latency, bandwidth], with the best of these algorithms for allreduce."""
+def grid(workers: int, ranks_per_core: float) -> np.ndarray:
+    """times[scheme, latency, bandwidth]."""
+    overhead = speeds.message() * ranks_per_core
+    costs = {}
+    for spec in ("raw", "natural"):
+        measured = speeds.costs(codec(spec), PARAMETERS)
+        costs[spec] = Costs(*(speed / ranks_per_core for speed in vars(measured).values()))
     times = np.empty((len(SCHEMES), len(LATENCIES), len(BANDWIDTHS)))
-    for s, scheme in enumerate(SCHEMES):
-        able = algorithms if scheme.startswith("allreduce") else [""]
-        terms = [coefficients(scheme, algorithm, workers) for algorithm in able]
-        for i, latency in enumerate(LATENCIES):
-            for j, bandwidth in enumerate(BANDWIDTHS):
-                times[s, i, j] = min(a * latency + b * 32 * PARAMETERS / bandwidth for a, b in terms)
+    for (s, scheme), i, j in (
+        ((s, scheme), i, j)
+        for s, scheme in enumerate(SCHEMES)
+        for i in range(len(LATENCIES))
+        for j in range(len(BANDWIDTHS))
+    ):
+        network = Network(LATENCIES[i], BANDWIDTHS[j] / 8 * GOODPUT, overhead=overhead)
+        times[s, i, j] = seconds(scheme, workers, network, costs)
+    return times
+
+
+def read(path: Path) -> np.ndarray:
+    """As grid, measured; NaN where it was not."""
+    found = json.loads(path.read_text())
+    times = np.full((len(SCHEMES), len(LATENCIES), len(BANDWIDTHS)), np.nan)
+    for s, i, j in np.ndindex(times.shape):
+        times[s, i, j] = found.get(f"{LATENCIES[i]:g} {BANDWIDTHS[j]:g}", {}).get(SCHEMES[s], np.nan)
     return times
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, nargs="+", default=[8, 64, 1024])
-    parser.add_argument("--allreduce", nargs="+", default=["ring"], help="algorithms to choose from")
+    parser.add_argument("--measured", type=Path, help="what was measured on the emulated network, for the first panel")
     parser.add_argument("--plot", help="a file for the picture")
     args = parser.parse_args()
-    grids = {workers: grid(workers, args.allreduce) for workers in args.workers}
-    for workers, times in grids.items():
-        gains = times[0] / times
-        for i, j in ((0, 5), (5, 5), (0, 0), (5, 0)):
-            shown = ", ".join(f"{scheme} {gain:.2f}x" for scheme, gain in zip(SCHEMES[1:], gains[1:, i, j]))
-            print(f"{workers:5} workers, {LATENCIES[i] * 1e3:g} ms, {BANDWIDTHS[j] / 1e6:g} Mbit/s: {shown}")
+    grids = {"8 hosts, measured": read(args.measured)} if args.measured else {}
+    for workers in args.workers:
+        alike = args.measured and workers == 8  # the emulated hosts share this machine's cores
+        grids[f"{workers} workers, predicted"] = grid(workers, 8 / (os.cpu_count() or 1) if alike else 1.0)
+    for title, times in grids.items():
+        for i, j in ((0, -1), (-1, -1), (0, 0), (-1, 0)):
+            shown = ", ".join(f"{scheme} {1e3 * t:.3g} ms" for scheme, t in zip(SCHEMES, times[:, i, j]))
+            print(f"{title}: {LATENCIES[i] * 1e3:g} ms, {BANDWIDTHS[j] / 1e6:g} Mbit/s: {shown}")
+    if args.measured and 8 in args.workers:
+        compare(grids["8 hosts, measured"], grids["8 workers, predicted"])
     if args.plot:
         plot(grids, args.plot)
+
+
+def compare(measured: np.ndarray, predicted: np.ndarray) -> None:
+    """How far the predictions are off, and how often they name the winner."""
+    for scheme, ratio in zip(SCHEMES, predicted / measured):
+        low, middle, high = np.nanquantile(ratio, [0, 0.5, 1])
+        print(f"predicted / measured, {scheme}: median {middle:.2f}, from {low:.2f} to {high:.2f}")
+    known = ~np.isnan(measured).any(axis=0)
+    right = measured.argmin(axis=0) == predicted.argmin(axis=0)
+    print(f"the predicted winner won at {(right & known).sum()} of {known.sum()} points")
 
 
 def plot(grids: dict, path: str) -> None:
@@ -79,15 +103,15 @@ def plot(grids: dict, path: str) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, rows = pyplot.subplots(1, len(grids), figsize=(4.5 * len(grids), 4.2), squeeze=False)
-    for axes, (workers, times) in zip(rows[0], grids.items()):
-        best = times.argmin(axis=0)
+    figure, rows = pyplot.subplots(1, len(grids), figsize=(4.2 * len(grids), 3.9), squeeze=False)
+    for axes, (title, times) in zip(rows[0], grids.items()):
+        best = np.where(np.isnan(times).any(axis=0), np.nan, np.nan_to_num(times, nan=np.inf).argmin(axis=0))
         axes.imshow(best, origin="lower", cmap="Set2", vmin=0, vmax=7, aspect="auto")
-        for i, j in np.ndindex(best.shape):
+        for i, j in zip(*np.nonzero(~np.isnan(best))):
             axes.text(j, i, f"{times[0, i, j] / times[:, i, j].min():.1f}x", ha="center", va="center", fontsize=8)
         axes.set_xticks(range(len(BANDWIDTHS)), [f"{b / 1e6:g}" for b in BANDWIDTHS])
         axes.set_yticks(range(len(LATENCIES)), [f"{latency * 1e3:g}" for latency in LATENCIES])
-        axes.set(title=f"{workers} workers", xlabel="Mbit/s", ylabel="latency, ms")
+        axes.set(title=title, xlabel="Mbit/s", ylabel="latency, ms")
     colours = [pyplot.Rectangle((0, 0), 1, 1, color=matplotlib.colormaps["Set2"](s / 7)) for s in range(len(SCHEMES))]
     figure.legend(colours, SCHEMES, loc="lower center", ncols=4)
     figure.tight_layout(rect=(0, 0.07, 1, 1))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
+import launch
 import numpy as np
 import pytest
 from test_cli import mpicomp
@@ -91,3 +94,13 @@ def test_the_command_predicts_every_schedule_on_few_ranks_and_thousands(tmp_path
 def test_the_command_says_what_it_does_not_understand(words):
     done = mpicomp("simulate", *words.split())
     assert done.returncode != 0 and words.split()[1] in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_example_compares_what_was_measured_with_what_is_predicted(tmp_path):
+    """At one point of its grid, of which the others were not measured."""
+    file = tmp_path / "measured.json"
+    schemes = ("allreduce", "allreduce, natural", "D-PSGD ring", "CHOCO ring, natural")
+    file.write_text(json.dumps({"0.02 5e+06": dict(zip(schemes, (3.0, 0.8, 3.5, 0.9)))}))
+    words = ["examples/who_wins.py", "--workers", "8", "--measured", str(file)]
+    done = subprocess.run([sys.executable, *words], cwd=launch.ROOT, capture_output=True, text=True, timeout=60)
+    assert "the predicted winner won at 1 of 1 points" in done.stdout, done.stderr

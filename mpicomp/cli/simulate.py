@@ -78,6 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranks", type=ranks, default=[8, 64, 512, 4096], help="8,64,512,4096")
     parser.add_argument("--size", type=parse_size, default=parse_size("100M"), help="bytes of float32 values (100M)")
     parser.add_argument("--codec", action="append", metavar="SPEC", help="repeated, or a comma list (natural)")
+    parser.add_argument(
+        "--segment", type=parse_size, help="bytes of the pieces that arrays are cut into (as mpicomp does)"
+    )
     parser.add_argument("--lowrank", type=int, default=2, metavar="RANK", help="of PowerSGD on one square matrix (2)")
     group = parser.add_argument_group("the network")
     group.add_argument("--bandwidth", type=bandwidth, default="25Gbit", help="of a node's link, each way (25Gbit)")
@@ -131,6 +134,7 @@ class Machine:
 
     def __init__(self, arguments: argparse.Namespace):
         self.n, self.rank, self.share = arguments.size // 4, arguments.lowrank, arguments.ranks_per_core
+        self.segment = arguments.segment
         overhead = speeds.message() if arguments.overhead is None else arguments.overhead
         self.network = Network(
             arguments.latency,
@@ -168,7 +172,7 @@ class Machine:
         for spec in specs:
             for name in ALLREDUCE:
                 if name != "hierarchical" or 1 < self.network.nodes_of < p:
-                    yield "allreduce", name, spec, None, self.allreduce(p, spec, name)
+                    yield "allreduce", name, spec, None, self.allreduce(p, spec, name, self.segment)
         yield "allreduce", "lowrank", f"lowrank:rank={self.rank}", None, self.lowrank(p)
         for name, dims in {"ring": [p], "torus": dims_of(p)}.items():
             steps = steps_to_consensus(dims)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...codecs import codec
 from ...errors import Error
+from ..timing import seconds
 from .data import values
 from .report import Report
 
@@ -107,6 +108,8 @@ def scaling(arguments: argparse.Namespace, report: Report) -> None:
     """Predicted seconds over the ranks: the best algorithm of each codec, and gossip, one step and all it needs."""
     if not arguments.plot:
         return
+    from matplotlib import ticker
+
     picture, axes = figure(1, 2, figsize=(13, 5.2))
     for axis, key, title in zip(axes, ("seconds", "consensus"), ("one call, one step", "until all ranks agree")):
         lines: dict[str, dict[int, float]] = {}
@@ -125,8 +128,9 @@ def scaling(arguments: argparse.Namespace, report: Report) -> None:
         axis.set(xscale="log", yscale="log", xlabel="ranks", title=title)
         axis.set_xticks(arguments.ranks, list(map(str, arguments.ranks)), minor=False)
         axis.minorticks_off()
+        axis.yaxis.set_major_formatter(lambda value, _: seconds(value))
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("seconds")
-    axes[0].legend(fontsize=8)
+    axes[0].yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes[1].legend(fontsize=8)
     picture.suptitle(f"{report.facts['mpicomp simulate']}; {report.facts['network']}")
     save(picture, arguments.plot)
