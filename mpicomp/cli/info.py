@@ -21,6 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     from mpi4py import MPI
 
+    from ..ports.cuda_aware import cuda_aware
+
     if MPI.COMM_WORLD.rank:
         return
     if arguments.codecs:
@@ -38,6 +40,7 @@ def run(arguments: argparse.Namespace) -> None:
         "CPU kernels": launch.describe(),
         "threads of a kernel": os.environ.get("MPICOMP_NUM_THREADS", "1"),
         "CUDA": _cuda(),
+        "CUDA-aware MPI": "yes" if cuda_aware() else "no: arrays of a GPU pass through the host, compressed",
     }
     rows.update({name: value for name, value in sorted(os.environ.items()) if name.startswith("MPICOMP_")})
     width = max(map(len, rows))
