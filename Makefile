@@ -3,6 +3,7 @@
 # make lint         ruff, mypy and shellcheck
 # make bench        codecs against memcpy, Allreduce against MPI's own
 # make fuzz         every kernel against 10 million hostile inputs a codec, under sanitizers (an hour; FUZZ=100000: a minute)
+# make sanitize     the kernel tests with AddressSanitizer and UndefinedBehaviorSanitizer
 # make soak         long training, many calls, 64 ranks, threads, forks; as root also bad networks
 # make refresh      tests/constraints.txt anew; make audit: known holes in what it names
 # make test-gpu     what needs a GPU, on the GPU of this machine (CUDA=12: with CuPy for CUDA 12)
@@ -23,7 +24,7 @@ DECLARED = setup.cfg pyproject.toml setup.py
 export PYTHONDONTWRITEBYTECODE = # hundreds of processes would each compile every module
 
 .NOTPARALLEL:
-.PHONY: demo test lint bench fuzz soak refresh audit test-gpu test-slurm try-slurm clean
+.PHONY: demo test lint bench fuzz sanitize soak refresh audit test-gpu test-slurm try-slurm clean
 
 demo: .venv/mpich.stamp
 	.venv/bin/mpiexec -n $(RANKS) .venv/bin/python -m mpicomp demo
@@ -44,6 +45,9 @@ bench: .venv/mpich.stamp
 
 fuzz:
 	$(PYTHON) tests/fuzz $(FUZZ)
+
+sanitize: .venv/test.stamp
+	.venv/bin/python tests/sanitize.py
 
 SOAK = -n 2 .venv/bin/python tests/soak/ranks.py
 
