@@ -18,16 +18,22 @@ def digest(signature: str) -> int:
     return int.from_bytes(hashlib.blake2b(signature.encode(), digest_size=8).digest(), "little")
 
 
+def known(port: Any, number: int) -> bool:
+    """Whether the ranks need not be asked about a signature."""
+    check = os.environ.get("MPICOMP_CHECK", "first")
+    return port.size == 1 or check == "never" or (check == "first" and number in port.agreed)
+
+
 def agree(port: Any, signature: str, number: int, always: bool = False) -> Iterator[Any]:
     """One small exchange if this signature is new here, else nothing. All ranks raise the same error if they differ.
 
     MPICOMP_CHECK=always asks on every call, never on none. Calls of one signature that begin before the first of them has
     its answer share the question: which calls ask must not depend on how fast answers come.
     """
-    check = "always" if always else os.environ.get("MPICOMP_CHECK", "first")
-    if port.size == 1 or check == "never" or (check == "first" and number in port.agreed):
+    if port.size == 1 or (not always and known(port, number)):
         return
-    asked = port.asked.get(number) if check == "first" else None
+    first = not always and os.environ.get("MPICOMP_CHECK", "first") == "first"
+    asked = port.asked.get(number) if first else None
     if asked is None:
         mine, most = np.array([number, ~number & (1 << 64) - 1], np.uint64), np.empty(2, np.uint64)
         asked = port.asked[number] = most, port.comm.Iallreduce(mine, most, MPI.MAX)

@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 from mpi4py import MPI
 
-from . import buffers, engine, planning, settings, shortcut
+from . import agreement, buffers, engine, planning, settings, shortcut
 from .codecs import Codec
 from .collectives import allreduce, base, many, untouched
 from .errors import CodecError
@@ -110,14 +110,20 @@ class Comm(FamilyMixin, MPI.Intracomm):
             untouched.now(self, "Allreduce", (MPI.IN_PLACE, x, _SUM))
 
     def _complete(self, call: allreduce.Call, seed: Optional[int]) -> None:
-        """A blocking call: where the plan is raw, MPI does it once the ranks agree that it should."""
-        number, raw = self._number(call.settings.seed, seed), call.plan.algorithm == "raw"
-        if raw and self._watched:
+        if not self._carried(call, seed):
+            untouched.now(self, "Allreduce", (*call.buffers(), _SUM), call)
+
+    def _carried(self, call: base.Call, seed: Optional[int]) -> bool:
+        """A blocking call; False where the plan is raw, and now MPI's: the ranks agree that it is.
+
+        Once they do, such calls are not numbered: for some ranks the shortcut does them, which counts nothing.
+        """
+        raw = call.plan.algorithm == "raw"
+        if raw and (self._watched or agreement.known(call.port, call.digest)):
             call.port.stats.count(call)
         else:
-            engine.wait(call.start(*number))
-        if raw:
-            untouched.now(self, "Allreduce", (*call.buffers(), _SUM), call)
+            engine.wait(call.start(*self._number(call.settings.seed, seed)))
+        return not raw
 
     def Iallreduce(
         self,

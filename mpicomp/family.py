@@ -12,7 +12,7 @@ from typing import Any, Optional, Sequence
 import numpy as np
 from mpi4py import MPI
 
-from . import arrays, engine
+from . import arrays
 from .collectives import untouched
 from .collectives.allgather import Allgather, Allgatherv
 from .collectives.bcast import Bcast
@@ -133,12 +133,7 @@ class FamilyMixin:
         if settings or shape not in self._untouched:
             call = kind.prepare(self, args, settings)
         if call is not None:
-            number, raw = self._number(call.settings.seed, settings.get("seed")), call.plan.algorithm == "raw"
-            if raw and self._watched:
-                call.port.stats.count(call)
-            else:
-                engine.wait(call.start(*number))
-            if not raw:
+            if self._carried(call, settings.get("seed")):
                 return
             if not settings and shape is not None and not (call.port.stats.timed or self._watched):
                 self._untouched[shape] = None
