@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, Optional
+
+
+class Folder:
+    """Results as files of JSON; None for what was not measured."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def get(self, name: str) -> Optional[dict[str, Any]]:
+        file = self.folder / f"{name}.json"
+        return json.loads(file.read_text()) if file.exists() else None
 
 
 def number(value: Optional[float], digits: int = 3) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from mpi4py import MPI
 
 import mpicomp
+from mpicomp.cli.bench import plots
 from mpicomp.cli.terminal import watched
 
 CODECS = ["raw", "bf16", "natural", "natural:bits=8", "natural-dithering:bits=4", "qsgd:bits=4", "terngrad"]
@@ -56,6 +57,7 @@ def main(codecs: Sequence[str] = CODECS) -> None:
     options.add_argument("--repeats", type=int, default=5)
     options.add_argument("--plot", type=Path, metavar="FILE", help="error against bytes (needs matplotlib)")
     arguments = options.parse_args()
+    plots.check(arguments)
 
     comm = MPI.COMM_WORLD
     x = np.random.default_rng(comm.rank).standard_normal(int(arguments.megabytes * 250_000)).astype(np.float32)

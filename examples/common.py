@@ -13,6 +13,7 @@ import torch
 from mpi4py import MPI
 from tasks import TASKS
 
+from mpicomp.cli.bench import plots
 from mpicomp.cli.terminal import watched
 
 ROWS = 5  # evaluations in a training
@@ -45,6 +46,7 @@ def add_feedback(options: argparse.ArgumentParser) -> None:
 
 def choose_task(arguments: argparse.Namespace) -> Any:
     """The task, with the options that were not given filled in."""
+    plots.check(arguments)
     torch.set_num_threads(1)
     task = TASKS[arguments.task](arguments.seed)
     arguments.steps = task.steps if arguments.steps is None else arguments.steps
@@ -135,11 +137,8 @@ class Training:
         return step
 
     def _plot(self, title: str) -> None:
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            print("no plot: it needs matplotlib")
-            return
+        from matplotlib.figure import Figure
+
         figure = Figure(figsize=(9, 3.5), layout="constrained")
         left, right = figure.subplots(1, 2)
         steps, losses, qualities, sent, _ = zip(*self.rows)

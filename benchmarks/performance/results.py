@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any, Optional
 
+from benchmarks.page import Folder
 from mpicomp import codec
 from mpicomp.cli.bench.codecs import CODECS as IN_MEMORY
 
@@ -14,15 +13,8 @@ from .runs import CODECS, RATES
 VALUES = 2560 * 4096
 
 
-class Results:
+class Results(Folder):
     """What was measured; None or an empty list for what was not."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def get(self, name: str) -> Optional[dict[str, Any]]:
-        file = self.folder / f"{name}.json"
-        return json.loads(file.read_text()) if file.exists() else None
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Also of a run that had to be two."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-from pathlib import Path
 from typing import Any, NamedTuple, Optional
+
+from benchmarks.page import Folder
 
 from .runs import RATES, SEEDS, Training, Way
 
@@ -28,14 +28,7 @@ class Final(NamedTuple):
         return statistics.stdev(self.qualities) if len(self.qualities) > 1 else 0.0
 
 
-class Results:
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def get(self, name: str) -> Optional[dict[str, Any]]:
-        file = self.folder / f"{name}.json"
-        return json.loads(file.read_text()) if file.exists() else None
-
+class Results(Folder):
     def final(self, task: str, way: Way) -> Optional[Final]:
         found = [content["rows"][-1] for seed in SEEDS if (content := self.get(Training(task, way, seed).name))]
         if not found:
