@@ -25,7 +25,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
     _handle: Any = MPI.Intracomm  # the class of mpi4py that this one refines
     _settings: settings.Settings
     _calls: int
-    _untouched: dict[Any, Any]
+    _untouched: set[Any]  # what family.py found to be MPI's and agreed upon
     _watched: bool
 
     def __new__(
@@ -45,7 +45,8 @@ class Comm(FamilyMixin, MPI.Intracomm):
         else:
             self._settings = settings.make(codec, algorithm, seed, segment)
         self._calls = 0
-        self._untouched = {}  # by their bytes, the type of arrays that go to MPI and were agreed upon last
+        self._untouched = set()
+        shortcut.forget(self)
         self._watched = untouched.watched()  # whether MPI's own collectives are
         return self
 
@@ -87,7 +88,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
             self._complete(call, seed)
             quick = call.plan.algorithm == "raw" and not (call.port.stats.timed or self._watched)
         if quick and codec is algorithm is None and type(recvbuf) is np.ndarray:
-            self._untouched[recvbuf.nbytes] = recvbuf.dtype  # from now on the shortcut finds it
+            shortcut.remember(self, recvbuf)
 
     def _complete_many(
         self,
@@ -257,4 +258,4 @@ class Comm(FamilyMixin, MPI.Intracomm):
         return self._keep(super().Create_dist_graph(sources, degrees, destinations, *args, **kwargs))
 
 
-Comm.Allreduce = shortcut.method(Comm, Comm.Allreduce, "_untouched")  # type: ignore[method-assign]
+Comm.Allreduce = shortcut.method(Comm, Comm.Allreduce)  # type: ignore[method-assign]

@@ -136,7 +136,7 @@ class FamilyMixin:
             if self._carried(call, settings.get("seed")):
                 return
             if not settings and shape is not None and not (call.port.stats.timed or self._watched):
-                self._untouched[shape] = None
+                self._untouched.add(shape)
         untouched.now(self, kind.name, _plain(args), call)
 
     def _later(self: Any, kind: type[Family], args: Sequence[Any], settings: dict[str, Any]) -> Any:

@@ -1,16 +1,30 @@
 /* A method that hands small arrays to another function before Python would have begun to run the method itself.
 
-   method(type, ...) is a method of `type`. Called as m(self, send, receive[, op]), op by
-   position or by name, it looks whether the dict self.<memo> has the dtype of `receive` under its number of bytes.
-   If so it is fast(self, send, receive[, op]), else slow with all that was given. `receive` is an ndarray, or a list of
-   one and an MPI datatype.
+   method(type, ...) is a method of `type`. Called as m(self, send, receive[, op]), op by position or by name, it looks
+   whether self and the length and dtype of `receive` were remembered. If so it is fast(self, send, receive[, op]), else
+   slow with all that was given. An array is an ndarray, or a list of one and an MPI datatype; `send` may be IN_PLACE.
 
-   A call costs less than 0.1 us. Only functions of Python's stable ABI are used (PyObject_Vectorcall is in every Python
-   since 3.9), found in the running interpreter: neither headers nor a library of Python are needed. */
+   It costs some 20 ns: a look at an attribute, through Python, costs five times as much. So what is remembered stands in a
+   table here, and arrays are read as NumPy's own macros read them in every extension module. Only functions of Python's
+   stable ABI are called (PyObject_Vectorcall is in every Python since 3.9), found in the running interpreter: neither
+   headers nor a library of Python are needed. */
 
 #include <stddef.h>
+#include <stdint.h>
 
-typedef struct object Object;
+#define EXPORT __attribute__((visibility("default")))
+
+typedef struct object {
+    ptrdiff_t references;
+    struct object *type;
+} Object;
+typedef struct {
+    Object head;
+    void *data;
+    int dimensions;
+    ptrdiff_t *shape, *strides;
+    Object *base, *dtype;
+} Array; /* as far as it is needed: see fits() */
 typedef struct {
     const char *name;
     Object *(*function)(Object *, Object *const *, ptrdiff_t, Object *);
@@ -21,50 +35,53 @@ typedef struct {
 enum { METH_KEYWORDS = 2, METH_FASTCALL = 128 };
 
 extern Object *PyDescr_NewMethod(Object *type, Definition *);
-extern Object *PyDict_GetItem(Object *, Object *);
 extern Object *PyList_GetItem(Object *, ptrdiff_t);
 extern ptrdiff_t PyList_Size(Object *);
-extern Object *PyObject_GetAttr(Object *, Object *);
-extern Object *PyObject_Type(Object *);
 extern Object *PyObject_Vectorcall(Object *, Object *const *, size_t, Object *);
 extern Object *PyTuple_GetItem(Object *, ptrdiff_t);
 extern ptrdiff_t PyTuple_Size(Object *);
 extern Object *PyUnicode_InternFromString(const char *);
-extern void PyErr_Clear(void);
 extern void Py_DecRef(Object *);
 extern void Py_IncRef(Object *);
 
-static Object *fast, *slow, *ndarray, *list, *datatype; /* kept for ever */
-static Object *memo_name, *nbytes_name, *dtype_name, *op_name;
+static Object *fast, *slow, *ndarray, *list, *datatype, *in_place, *op_name; /* kept for ever */
 
-static int is_a(Object *x, Object *type)
+enum { BITS = 8 };
+static struct known {
+    const Object *comm; /* not kept: forget() is called for every new one, also where an old one was */
+    Object *dtype;      /* kept */
+    ptrdiff_t length;
+} table[1 << BITS];
+
+static struct known *place(const Object *comm, ptrdiff_t length)
 {
-    Object *found = PyObject_Type(x);
-    Py_DecRef(found);
-    return found == type;
+    uint64_t key = ((uintptr_t)comm >> 4) + (uint64_t)length * 31;
+    return table + (key * 0x9e3779b97f4a7c15u >> (64 - BITS));
 }
 
-/* Whether an array of these bytes and of this type is in the memo. */
-static int known(Object *self, Object *x)
+static const Array *array(Object *x)
 {
-    if (is_a(x, list) && PyList_Size(x) == 2 && is_a(PyList_GetItem(x, 1), datatype))
+    if (x->type == list && PyList_Size(x) == 2 && PyList_GetItem(x, 1)->type == datatype)
         x = PyList_GetItem(x, 0);
-    if (!is_a(x, ndarray))
+    return x->type == ndarray ? (const Array *)x : NULL;
+}
+
+static ptrdiff_t length(const Array *x)
+{
+    ptrdiff_t n = 1;
+    for (int i = 0; i < x->dimensions; i++)
+        n *= x->shape[i];
+    return n;
+}
+
+static int known(const Object *comm, Object *send, Object *receive)
+{
+    const Array *x = array(receive);
+    if (!x || (send != in_place && !array(send)))
         return 0;
-    int found = 0;
-    Object *memo = PyObject_GetAttr(self, memo_name);
-    Object *nbytes = PyObject_GetAttr(x, nbytes_name);
-    Object *wanted = memo && nbytes ? PyDict_GetItem(memo, nbytes) : NULL;
-    if (wanted) {
-        Object *dtype = PyObject_GetAttr(x, dtype_name);
-        found = dtype == wanted;
-        Py_DecRef(dtype);
-    }
-    Py_DecRef(memo);
-    Py_DecRef(nbytes);
-    if (!memo || !nbytes)
-        PyErr_Clear();
-    return found;
+    ptrdiff_t n = length(x);
+    const struct known *found = place(comm, n);
+    return found->comm == comm && found->length == n && found->dtype == x->dtype;
 }
 
 static Object *call(Object *self, Object *const *given, ptrdiff_t n, Object *names)
@@ -75,26 +92,46 @@ static Object *call(Object *self, Object *const *given, ptrdiff_t n, Object *nam
     all[0] = self;
     for (ptrdiff_t i = 0; i < total; i++)
         all[1 + i] = given[i];
-    if (plain && (total == 2 || total == 3) && known(self, given[1]))
+    if (plain && (total == 2 || total == 3) && known(self, given[0], given[1]))
         return PyObject_Vectorcall(fast, all, 1 + total, NULL);
     return PyObject_Vectorcall(slow, all, 1 + n, names);
 }
 
 static Definition definition = {NULL, call, METH_FASTCALL | METH_KEYWORDS, NULL};
 
-/* `name` and `documentation` are the method's, and must stay. Called once. */
-__attribute__((visibility("default"))) Object *method(Object *type, const char *name, const char *documentation, const char *memo, Object *given[5])
+/* Whether this Python and this NumPy have the arrays that are read here: x is one of n values. */
+EXPORT int fits(Object *x, Object *type, Object *dtype, ptrdiff_t n)
 {
-    Object **kept[] = {&fast, &slow, &ndarray, &list, &datatype};
-    for (int i = 0; i < 5; i++) {
+    return x->type == type && ((const Array *)x)->dtype == dtype && length((const Array *)x) == n;
+}
+
+/* `name` and `documentation` are the method's, and must stay. Called once. */
+EXPORT Object *method(Object *type, const char *name, const char *documentation, Object *given[6])
+{
+    Object **kept[] = {&fast, &slow, &ndarray, &list, &datatype, &in_place};
+    for (int i = 0; i < 6; i++) {
         *kept[i] = given[i];
         Py_IncRef(given[i]);
     }
-    memo_name = PyUnicode_InternFromString(memo);
-    nbytes_name = PyUnicode_InternFromString("nbytes");
-    dtype_name = PyUnicode_InternFromString("dtype");
     op_name = PyUnicode_InternFromString("op");
     definition.name = name;
     definition.documentation = documentation;
     return PyDescr_NewMethod(type, &definition);
+}
+
+/* From now on arrays like x, an ndarray, are fast's on this communicator. They may be forgotten for others. */
+EXPORT void remember(const Object *comm, const Array *x)
+{
+    struct known *entry = place(comm, length(x));
+    Object *old = entry->dtype;
+    Py_IncRef(x->dtype);
+    *entry = (struct known){comm, x->dtype, length(x)};
+    Py_DecRef(old);
+}
+
+EXPORT void forget(const Object *comm)
+{
+    for (struct known *entry = table; entry < table + (1 << BITS); entry++)
+        if (entry->comm == comm)
+            entry->comm = NULL;
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 from mpi4py import MPI
@@ -12,19 +12,40 @@ from mpi4py import MPI
 LIBRARY = Path(__file__).with_name("libshortcut.so")
 
 
-def method(cls: type, slow: Any, memo: str) -> Any:
-    """`slow`, a method of cls; but calls for arrays whose types `memo`, a dict of the instance, has by their bytes are
-    mpi4py's method of that name. For one method in all."""
-    try:
-        make = ctypes.PyDLL(str(LIBRARY)).method
-    except OSError:  # not built, or a Python that is not C's
+def method(cls: type, slow: Any) -> Any:
+    """`slow`, a method of cls; but calls for arrays that were remembered are mpi4py's method of that name. For one in all."""
+    if _library is None:
         return slow
-    names = [ctypes.c_char_p(text.encode()) for text in (slow.__name__, slow.__doc__ or "", memo)]
+    names = [ctypes.c_char_p(text.encode()) for text in (slow.__name__, slow.__doc__ or "")]
     _KEPT.extend(names)
-    make.argtypes = [ctypes.py_object, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p]
+    make = _library.method
+    make.argtypes = [ctypes.py_object, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p]
     make.restype = ctypes.py_object
-    given: list[Any] = [getattr(MPI.Intracomm, slow.__name__), slow, np.ndarray, list, MPI.Datatype]
-    return make(cls, *names, (ctypes.py_object * 5)(*given))
+    given: list[Any] = [getattr(MPI.Intracomm, slow.__name__), slow, np.ndarray, list, MPI.Datatype, MPI.IN_PLACE]
+    return make(cls, *names, (ctypes.py_object * len(given))(*given))
 
 
+def remember(comm: Any, x: np.ndarray) -> None:
+    """From now on arrays like x are MPI's on this communicator."""
+    if _library is not None:
+        _library.remember(ctypes.py_object(comm), ctypes.py_object(x))
+
+
+def forget(comm: Any) -> None:
+    """For every new communicator: it may lie where another one was."""
+    if _library is not None:
+        _library.forget(ctypes.py_object(comm))
+
+
+def _load() -> Optional[ctypes.PyDLL]:
+    try:
+        library = ctypes.PyDLL(str(LIBRARY))
+    except OSError:  # not built, or a Python that is not C's
+        return None
+    x = np.empty((3, 5), np.float32)
+    given = ctypes.py_object(x), ctypes.py_object(np.ndarray), ctypes.py_object(x.dtype), ctypes.c_ssize_t(x.size)
+    return library if object.__basicsize__ == 16 and library.fits(*given) else None
+
+
+_library = _load()
 _KEPT: list[ctypes.c_char_p] = []  # the method points to them

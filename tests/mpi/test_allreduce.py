@@ -177,6 +177,19 @@ def test_small_messages_are_left_to_mpi_by_auto():
     assert comm.plan(x).algorithm == ("raw" if comm.size > 1 else "copy")
 
 
+def test_what_is_known_of_a_communicator_is_not_known_of_the_next_one_in_its_place():
+    x, exact, places = normal(64, seed=WORLD.rank), np.empty(64, np.float32), set()
+    WORLD.Allreduce(x, exact)
+    for codec, algorithm in [("natural", "auto"), ("terngrad", "direct")] * 20:
+        comm, out = mpicomp.Comm(WORLD, codec, algorithm=algorithm), np.empty_like(x)
+        comm.Allreduce(x, out)
+        comm.Allreduce(x, out)
+        assert (bits(out) == bits(exact)).all() == (algorithm == "auto" or WORLD.size == 1)
+        places.add(id(comm))
+        del comm
+    assert len(places) < 40
+
+
 def test_small_messages_are_right_however_they_are_given_and_again():
     comm, p = mpicomp.Comm(WORLD, "natural"), WORLD.size
     x, half = (
