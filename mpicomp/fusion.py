@@ -1,7 +1,8 @@
 """Many arrays as one: a collective over their concatenation, which is never made.
 
 Array k begins at the next multiple of the codecs' grain, so every cut of the whole is a cut of one array or of none, and
-the wire of a range is the wires of its pieces one after the other.
+the wire of a range is the wires of its pieces one after the other. Small arrays may be packed into one: a call of a kernel
+costs as much time as copying 100 KB.
 """
 
 from __future__ import annotations
@@ -10,37 +11,67 @@ import hashlib
 from bisect import bisect_right
 from typing import Any, Callable, Iterator, Optional, Sequence
 
-from .arrays import KINDS, Flat
+from .arrays import KINDS, Flat, zeros
 from .codecs.base import Codec
 from .job import Pool, Randomness, Reduction
 
+SMALL, PACK = 1 << 16, 4 << 20  # bytes of an array that is packed, of all that are
+
 
 class Fused:
-    """Flat arrays of one kind at multiples of `grain` in a larger index space of n elements."""
+    """Flat arrays of one kind at multiples of `grain` in a larger index space of n elements.
 
-    def __init__(self, flats: Sequence[Flat], grain: int):
-        self.flats = list(flats)
-        self.kind = flats[0].kind
-        self.starts = []
-        position = 0
-        for flat in flats:
-            self.starts.append(position)
-            position += -(-flat.n // grain) * grain
-        self.n = position
+    `arrays` are what was given, `flats` what travels: the same or, where small ones are packed, their pack and the others.
+    """
+
+    def __init__(self, arrays: Sequence[Flat], grain: int, pack: bool = False):
+        self.arrays = list(arrays)
+        self.kind = arrays[0].kind
+        self.flats = self.arrays
+        self._packed: list[tuple[Flat, Flat]] = []  # an array, and its place in the pack
+        if pack:
+            self._pack(grain)
+        self.starts, self.n = _starts(self.flats, grain)
+
+    def _pack(self, grain: int) -> None:
+        """Unless that would add more than a sixteenth to what travels: a pack is zero where no array is."""
+        small: list[Flat] = []
+        room = PACK
+        for flat in self.arrays:
+            if flat.nbytes <= min(SMALL, room):
+                small.append(flat)
+                room -= flat.nbytes
+        starts, n = _starts(small, grain)
+        added = n - sum(flat.n for flat in small)
+        if len(small) > 1 and 16 * added <= sum(flat.n for flat in self.arrays):
+            pack = Flat(zeros(n, KINDS[self.kind].storage, small[0].data), self.kind)
+            self._packed = [(flat, pack[start : start + flat.n]) for flat, start in zip(small, starts)]
+            chosen = set(map(id, small))
+            self.flats = [pack, *(flat for flat in self.arrays if id(flat) not in chosen)]
+
+    def gather(self) -> None:
+        """Before the collective: what the pack is made of."""
+        for flat, place in self._packed:
+            place.data[:] = flat.data
+
+    def scatter(self) -> None:
+        """After it."""
+        for flat, place in self._packed:
+            flat.data[:] = place.data
 
     @property
     def nbytes(self) -> int:
-        return sum(flat.nbytes for flat in self.flats)
+        return sum(flat.nbytes for flat in self.arrays)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         return tuple(flat.shape for flat in self.flats)
 
     def __str__(self) -> str:
-        lengths = ",".join(str(flat.n) for flat in self.flats)
+        lengths = ",".join(str(flat.n) for flat in self.arrays)
         mark = hashlib.blake2b(lengths.encode(), digest_size=6).hexdigest()
         return (
-            f"{len(self.flats)} arrays of {KINDS[self.kind].label} (lengths {lengths if len(lengths) < 40 else mark})"
+            f"{len(self.arrays)} arrays of {KINDS[self.kind].label} (lengths {lengths if len(lengths) < 40 else mark})"
         )
 
     def pieces(self, lo: int, hi: int) -> Iterator[tuple[int, int, int]]:
@@ -52,6 +83,15 @@ class Fused:
             a, b = max(lo - start, 0), min(hi - start, n)
             if a < b:
                 yield index, a, b
+
+
+def _starts(flats: Sequence[Flat], grain: int) -> tuple[list[int], int]:
+    """Where each begins, and how many elements there are in all."""
+    starts, position = [], 0
+    for flat in flats:
+        starts.append(position)
+        position += -(-flat.n // grain) * grain
+    return starts, position
 
 
 class FusedReduction(Reduction):

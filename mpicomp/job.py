@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Iterable, Iterator, NamedTuple, Optional, Sequence
 
 import numpy as np
@@ -44,7 +45,7 @@ class Pool:
             if buffer is not None:
                 return buffer
         size = -(-nbytes // 4096) * 4096
-        free = self._free.get((size, _stream(like)))
+        free = self._free.get((size, _kept_for(like)))
         if free:
             self._kept -= size
             slab = free.pop()
@@ -58,7 +59,7 @@ class Pool:
         slab = buffer.base
         if slab is not None and self._kept + slab.size <= self._limit:
             self._kept += slab.size
-            self._free.setdefault((slab.size, _stream(slab)), []).append(slab)
+            self._free.setdefault((slab.size, _kept_for(slab)), []).append(slab)
 
     def new(self, size: int, like: Any) -> Any:
         return empty(size, np.uint8, like)
@@ -69,7 +70,7 @@ class Pool:
         self._kept = 0
 
 
-def _stream(like: Any) -> Any:
+def _kept_for(like: Any) -> Any:
     """What a buffer may be used again for: memory of a GPU only on the stream that may still have work with it."""
     if not is_cupy(like):
         return None
@@ -85,16 +86,19 @@ class Randomness(NamedTuple):
     size: int
 
     def stream(self, codec: Codec, stage: int, first: int) -> Stream:
-        """The stream for elements from `first` on. Correlated codecs share one stream, shifted by the rank."""
-        later = stage if stage > PARTIAL else 0  # a collective may number its starts by stages
-        shared = stream_key(self.seed, self.call, 0, SHARED + later) if codec.shared else 0
-        if not codec.correlated or stage != UP:
-            return Stream(stream_key(self.seed, self.call, self.rank, stage), first, 0, shared)
-        shuffle = np.random.Generator(np.random.Philox(stream_key(self.seed, self.call, 0, SHUFFLE))).permutation(
-            self.size
-        )
-        offset = (int(shuffle[self.rank]) << 32) // self.size
-        return Stream(stream_key(self.seed, self.call, 0, stage), first, offset, shared)
+        """The stream for elements from `first` on."""
+        return _stream(self, codec, stage)._replace(first=first)
+
+
+@lru_cache(maxsize=16)  # each of many arrays asks for the same
+def _stream(of: Randomness, codec: Codec, stage: int) -> Stream:
+    """Correlated codecs share one stream, shifted by the rank."""
+    later = stage if stage > PARTIAL else 0  # a collective may number its starts by stages
+    shared = stream_key(of.seed, of.call, 0, SHARED + later) if codec.shared else 0
+    if not codec.correlated or stage != UP:
+        return Stream(stream_key(of.seed, of.call, of.rank, stage), 0, 0, shared)
+    shuffle = np.random.Generator(np.random.Philox(stream_key(of.seed, of.call, 0, SHUFFLE))).permutation(of.size)
+    return Stream(stream_key(of.seed, of.call, 0, stage), 0, (int(shuffle[of.rank]) << 32) // of.size, shared)
 
 
 class Reduction:

@@ -1,12 +1,14 @@
 """Allreduce of many arrays at once: `comm.Allreduce([g1, g2, ...])` or of a dict, in place.
 
-Arrays of the same type and codec are fused into one collective, which reads and writes them where they are.
+Arrays of the same type and codec are fused into one collective, which reads and writes them where they are; only small
+ones are copied, into one and back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
@@ -14,11 +16,13 @@ from mpi4py import MPI
 
 from .. import buffers
 from ..arrays import Flat, is_cupy
-from ..codecs import Codec
+from ..codecs import Codec, LowRank
 from ..codecs import codec as make_codec
 from ..codecs.base import divide
+from ..engine import Run
 from ..errors import BufferError
-from ..fusion import Fused, FusedReduction
+from ..fusion import SMALL, Fused, FusedReduction
+from ..ports.base import Finish
 from ..ports.mpi import port_of
 from ..settings import Settings
 from . import base, untouched
@@ -29,6 +33,19 @@ EXACT = 1 << 12  # arrays of fewer values are exact by default where the codec d
 
 class FusedCall(Call):
     make = FusedReduction
+
+    def start(self, seed: int, call: int, finish: Optional[Finish] = None) -> Run:
+        if self.plan.algorithm == "raw":
+            return super().start(seed, call, finish)
+
+        def finished(error: Optional[BaseException]) -> None:
+            if error is None:
+                self.out.scatter()
+            if finish is not None:
+                finish(error)
+
+        self.x.gather()
+        return super().start(seed, call, finished)
 
 
 class Batch(NamedTuple):
@@ -50,21 +67,31 @@ def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings],
     port = port_of(comm)
     with base.telling(port):
         named = dict(many) if isinstance(many, Mapping) else {str(index): x for index, x in enumerate(many)}
-        groups: dict[Any, list[Flat]] = {}
+        groups: dict[Any, tuple[Settings, list[Flat]]] = {}
         untouched = []
+        same: dict[Settings, Settings] = {}
+
+        @cache
+        def settings(rule: Any) -> Settings:
+            chosen = change(rule)
+            if chosen.algorithm == "lowrank" and not isinstance(chosen.codec, LowRank):
+                chosen = chosen.override(algorithm="auto")  # what is no matrix goes its own way
+            return same.setdefault(chosen, chosen)
+
         for name, x in named.items():
             flat = buffers.flat(x, f"array {name!r}", writable=True)
             if flat is None:
                 untouched.append(x)
             elif flat.n:
-                chosen = change(_rule(codec, comm.codec, str(name), x))
-                able = flat.kind in chosen.codec.kinds and flat.kind in chosen.down.kinds
-                groups.setdefault((flat.kind, chosen if able else change("raw")), []).append(flat)
-        if len({is_cupy(flat.data) for flats in groups.values() for flat in flats}) > 1:
+                chosen = settings(_rule(codec, comm.codec, str(name), x))
+                if flat.kind not in chosen.codec.kinds or flat.kind not in chosen.down.kinds:
+                    chosen = settings("raw")
+                groups.setdefault((flat.kind, id(chosen)), (chosen, []))[1].append(flat)
+        if len({is_cupy(flat.data) for _, flats in groups.values() for flat in flats}) > 1:
             raise BufferError("some of the arrays are on a GPU, others are not: sum them in two calls")
         calls = []
-        for (_, chosen), flats in groups.items():
-            whole = Fused(flats, chosen.grain)
+        for chosen, flats in groups.values():
+            whole = Fused(flats, chosen.grain, pack=chosen.codec.dense and chosen.down.dense)
             calls.append(FusedCall(port, chosen, whole, whole, mean))
         return Batch(calls, untouched)
 
@@ -81,7 +108,7 @@ def _rule(rule: Any, default: Codec, name: str, x: Any) -> Any:
         rule = rule(name, x)
     elif not _fits(make_codec(rule) if isinstance(rule, str) else rule or default, x):
         rule = "raw"
-    return rule
+    return tuple(rule) if isinstance(rule, list) else rule
 
 
 def _fits(codec: Any, x: Any) -> bool:
@@ -91,8 +118,8 @@ def _fits(codec: Any, x: Any) -> bool:
 
 def sum_raw(comm: MPI.Intracomm, call: Call, mean: bool) -> None:
     """The arrays of a call by MPI's own Allreduce: small ones packed into one message, large ones each in place."""
-    flats = call.x.flats
-    small = [flat for flat in flats if flat.nbytes <= 1 << 16]
+    flats = call.x.arrays
+    small = [flat for flat in flats if flat.nbytes <= SMALL]
     if len(small) > 1:
         packed = np.concatenate([flat.data for flat in small])
         untouched.now(comm, "Allreduce", (MPI.IN_PLACE, packed, MPI.SUM), call)
@@ -100,7 +127,7 @@ def sum_raw(comm: MPI.Intracomm, call: Call, mean: bool) -> None:
         for flat in small:
             flat.data[:] = packed[at : at + flat.n]
             at += flat.n
-    for flat in flats if len(small) < 2 else [flat for flat in flats if flat.nbytes > 1 << 16]:
+    for flat in flats if len(small) < 2 else [flat for flat in flats if flat.nbytes > SMALL]:
         untouched.now(comm, "Allreduce", (MPI.IN_PLACE, flat.data, MPI.SUM), call)
     if mean:
         for flat in flats:

@@ -86,7 +86,9 @@ class Bucket:
             if flat is None:
                 raise BufferError(f"a gradient of {parameter.dtype} cannot be averaged")
             flats.append(flat)
-        whole = Fused(flats, settings.grain)
+        whole = Fused(
+            flats, settings.grain, pack=not settings.feedback and settings.codec.dense and settings.down.dense
+        )
         return FusedCall(port, settings, whole, whole, True, self.memory)
 
 

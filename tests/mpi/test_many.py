@@ -1,0 +1,124 @@
+"""Allreduce of lists and dicts of arrays at once. Run by test_mpi.py."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from common import bits, normal
+from mpi4py import MPI
+
+import mpicomp
+
+WORLD = MPI.COMM_WORLD
+SHAPES = [(0,), (1,), (63,), (7, 9), (65,), (), (1000,), (30, 1001), (3, 20_011)]
+CODECS = ["raw", "natural", "natural:bits=8", "qsgd:bits=8,block=256", "natural-dithering:bits=4"]
+
+
+def given(rank, shapes=SHAPES, dtype="f4"):
+    """What a rank gives: arrays of different magnitudes."""
+    return [
+        np.asarray(10.0 ** (k % 5) * normal(int(np.prod(shape)), seed=100 * rank + k), dtype).reshape(shape)
+        for k, shape in enumerate(shapes)
+    ]
+
+
+def errors(xs, shapes=SHAPES, dtype="f4"):
+    """How far each of the last arrays is from its sum, as a part of what was summed."""
+    everybody = [given(rank, shapes, dtype)[-len(xs) :] for rank in range(WORLD.size)]
+    found = []
+    for x, *parts in zip(xs, *everybody):
+        scale = sum(np.linalg.norm(part) for part in parts)
+        found.append(float(np.linalg.norm(x - sum(part.astype("f8") for part in parts)) / scale) if x.size else 0.0)
+    return found
+
+
+def same_everywhere(xs):
+    everybody = WORLD.allgather(b"".join(bits(x).tobytes() for x in xs))
+    return all(each == everybody[0] for each in everybody)
+
+
+@pytest.mark.parametrize(
+    "codec, algorithm", [(c, a) for c in CODECS for a in ("direct", "ring")] + [("natural", "auto")]
+)
+def test_each_array_becomes_its_sum(codec, algorithm):
+    comm = mpicomp.Comm(WORLD, codec, algorithm=algorithm)
+    xs = given(comm.rank)
+    comm.Allreduce(MPI.IN_PLACE, xs)
+    assert same_everywhere(xs)
+    for error in errors(xs):  # each by its own scale: no block is of two arrays
+        assert error <= (1e-6 if codec == "raw" else 2)
+    if codec != "raw":
+        assert max(errors(xs[6:])) <= (comm.size * mpicomp.codec(codec).omega(1000)) ** 0.5
+
+
+def test_names_types_and_what_no_codec_carries():
+    comm = mpicomp.Comm(WORLD, "natural", algorithm="direct")
+    shapes = [(300,), (4, 5000)]
+    single, double = given(comm.rank, shapes), given(comm.rank, shapes, "f8")
+    named = {"a": single[0], "b": double[0], "c": single[1], "d": double[1], "count": np.full(5, comm.rank + 1)}
+    comm.Allreduce(named)
+    assert max(errors(single, shapes) + errors(double, shapes, "f8")) < 0.4
+    assert (named["count"] == comm.size * (comm.size + 1) // 2).all()
+    assert same_everywhere(named.values())
+
+
+def test_rules_choose_by_name_and_array():
+    comm = mpicomp.Comm(WORLD, "natural", algorithm="direct")
+    for rule in ({"7": "terngrad", "*": "raw"}, lambda name, x: "terngrad" if x.shape == SHAPES[7] else ["raw", "raw"]):
+        xs = given(comm.rank)
+        comm.Allreduce(MPI.IN_PLACE, xs, codec=rule)
+        found = errors(xs)
+        assert all(error < 1e-6 for k, error in enumerate(found) if k != 7)
+        assert found[7] > 0.1 or comm.size == 1
+
+
+@pytest.mark.parametrize("codec", ["topk:ratio=0.01", "lowrank:rank=1"])
+def test_codecs_that_drop_values_leave_vectors_and_small_arrays_exact(codec):
+    comm = mpicomp.Comm(WORLD, codec, algorithm="direct" if codec.startswith("topk") else "lowrank")
+    xs = given(comm.rank)
+    comm.Allreduce(MPI.IN_PLACE, xs)
+    found = errors(xs)
+    assert max(found[:7]) < 1e-6 and (min(found[7:]) > 0.1 or comm.size == 1)
+    assert same_everywhere(xs)
+
+
+def test_the_same_seed_gives_the_same_bits():
+    comm = mpicomp.Comm(WORLD, "natural", algorithm="direct")
+    runs = []
+    for seed in (5, 5, 6):
+        runs.append(given(comm.rank))
+        comm.Allreduce(MPI.IN_PLACE, runs[-1], seed=seed)
+    same = [all((bits(a) == bits(b)).all() for a, b in zip(runs[0], other)) for other in runs[1:]]
+    assert same[0] and (not same[1] or comm.size == 1)
+
+
+def test_tiny_arrays_are_not_blown_up():
+    comm = mpicomp.Comm(WORLD, "qsgd:bits=4,block=512", algorithm="direct")
+    before = comm.stats.wire_bytes
+    comm.Allreduce(MPI.IN_PLACE, [np.ones(10, "f4") for _ in range(50)])
+    assert comm.stats.wire_bytes - before <= 2 * 50 * 10 * 4
+
+
+def test_lengths_in_another_order_are_a_disagreement():
+    if WORLD.size == 1:
+        pytest.skip("nobody to disagree with")
+    comm = mpicomp.Comm(WORLD, "natural", algorithm="direct")
+    lengths = (3, 5, 9000) if comm.rank else (5, 3, 9000)
+    xs = [np.full(n, 7, "f4") for n in lengths]
+    with pytest.raises(mpicomp.DisagreementError):
+        comm.Allreduce(MPI.IN_PLACE, xs)
+    assert all((x == 7).all() for x in xs)
+    comm.Allreduce(MPI.IN_PLACE, xs[2:])
+
+
+@pytest.mark.host  # CuPy knows no read-only arrays
+def test_one_bad_array_stops_all_before_anything_is_written():
+    comm = mpicomp.Comm(WORLD, "natural", algorithm="direct")
+    xs = [np.full(n, 7, "f4") for n in (10, 20_000)]
+    xs.append(np.full(100, 7, "f4"))
+    xs[-1].flags.writeable = False
+    with pytest.raises(mpicomp.errors.BufferError, match="array '2' is read-only"):
+        comm.Allreduce(MPI.IN_PLACE, xs)
+    with pytest.raises(mpicomp.errors.BufferError, match="in place"):
+        comm.Allreduce(xs, xs)
+    assert all((x == 7).all() for x in xs)
