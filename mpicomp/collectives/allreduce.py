@@ -9,14 +9,12 @@ from mpi4py import MPI
 
 from .. import agreement, buffers, calibration, planning
 from ..codecs import LowRank
-from ..engine import Run, wait
+from ..engine import Run
 from ..memory import remember
 from ..ports.mpi import MPIPort, port_of
 from ..reference.rng import stream_key
 from ..settings import Settings
 from . import base
-
-LARGE = 1 << 20  # bytes of an array whose wires are worth sharing memory for
 
 
 class Call(base.Call):
@@ -68,12 +66,9 @@ def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[pla
             f"{settings.feedback and f', feedback={settings.feedback}'}{f', shapes={shapes}' if shapes else ''})"
         )
         digest = agreement.digest(signature)
-        share = x.nbytes >= LARGE and settings.algorithm in ("auto", "direct") and not port.shares
+        share = x.nbytes >= base.LARGE and settings.algorithm in ("auto", "direct") and not port.shares
         if share or planning.has_choice(settings, x.nbytes, x.kind, port.size):
-            check = agreement.agree(port, signature, digest)
-            wait(Run(port, (), prologue=check, label="Allreduce", tag=port.tag(digest)))
-        if share:
-            port.share_memory()
+            base.meet(port, signature, digest, share, "Allreduce")
         table = calibration.table_for(port, settings, x)
         plan = planning.choose(settings, x.n, x.kind, port.size, table, shapes, port.near)
         port.plans[key] = (plan, signature, digest)

@@ -7,7 +7,7 @@ from typing import Any, Iterable, Iterator, Optional
 
 from .. import agreement, buffers
 from ..codecs.raw import Raw
-from ..engine import Run
+from ..engine import Run, wait
 from ..job import Randomness, Reduction
 from ..planning import MPI_SUMS
 from ..ports.base import Finish
@@ -42,6 +42,17 @@ class Call:
             port, job, finish = WatchedPort(port, watch), WatchedJob(job, watch), watch.finish(finish)
         lanes = self.plan.lanes(port, job, tag)
         return Run(port, lanes, self.plan.depth, prologue=check, finish=finish, label=self.name, tag=tag)
+
+
+LARGE = 1 << 20  # bytes of an array whose wires are worth sharing memory for
+
+
+def meet(port: Any, signature: str, digest: int, share: bool, label: str) -> None:
+    """All ranks agree upon this collective now; then they may share memory for the wires of large arrays."""
+    check = agreement.agree(port, signature, digest)
+    wait(Run(port, (), prologue=check, label=label, tag=port.tag(digest)))
+    if share:
+        port.share_memory()
 
 
 @contextmanager

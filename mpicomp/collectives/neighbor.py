@@ -18,7 +18,7 @@ from ..exchange import Average, Exchange, Gather, Link, Remembering
 from ..job import Randomness
 from ..memory.extrapolation import Extrapolation
 from ..memory.replica import Replicas
-from ..planning import FLOOR, MPI_SUMS
+from ..planning import FLOOR, MPI_SUMS, NEAR
 from ..ports.device import port_for
 from ..ports.mpi import port_of
 from ..request import MemoryPrequest, Prequest, Request
@@ -57,7 +57,10 @@ class Call:
         stream = randomness.stream(self.settings.codec, stage, 0)
         args = (self.x, self.rows, self.link, stream, port.pool)
         job: Exchange = Remembering(self.memory, *args) if self.memory else Gather(*args)
-        return begin(self.comm, port, self.signature, () if self.raw else job, self.memory and self.memory.advance)
+        nbytes = 0 if self.name.endswith("v") else self.x.nbytes
+        return begin(
+            self.comm, port, self.signature, () if self.raw else job, nbytes, self.memory and self.memory.advance
+        )
 
 
 class ReplicaPrequest(MemoryPrequest):
@@ -73,9 +76,14 @@ class ReplicaPrequest(MemoryPrequest):
         return view
 
 
-def begin(comm: Any, port: Any, signature: str, job: Any, finish: Any = None) -> Run:
-    """A Run of an exchange (or of nothing), after all ranks agree on it; `finish` is called if it succeeds."""
+def begin(comm: Any, port: Any, signature: str, job: Any, nbytes: int, finish: Any = None) -> Run:
+    """A Run of an exchange (or of nothing), after all ranks agree on it; `finish` is called if it succeeds.
+
+    `nbytes`: of every rank's array, 0 if they differ."""
     digest, check = comm._agreement(port, signature)
+    label = signature.partition("(")[0]
+    if job and nbytes >= base.LARGE and not port.shares:
+        base.meet(port, signature, digest, True, label)
     tag = port.tag(digest)
     port = port_for(port, job.like) if job else port
     lanes = job.lanes(port, tag) if job else ()
@@ -84,7 +92,7 @@ def begin(comm: Any, port: Any, signature: str, job: Any, finish: Any = None) ->
         if error is None and finish is not None:
             finish()
 
-    return Run(port, lanes, prologue=check, finish=end, label=signature.partition("(")[0], tag=tag)
+    return Run(port, lanes, prologue=check, finish=end, label=label, tag=tag)
 
 
 def blocking(comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[str, Any]) -> None:
@@ -170,7 +178,7 @@ def average(comm: Any, x: Any, out: Any, weights: Any, settings: dict[str, Any])
             target.data[:] = as_kind(acc, kind).data
 
     signature = f"neighbor_allreduce({n} {KINDS[kind].label}, codec={codec}, seed={seed}, segment={chosen.segment})"
-    return begin(comm, port, signature, job, finish)
+    return begin(comm, port, signature, job, source.nbytes, finish)
 
 
 def link(
@@ -185,6 +193,8 @@ def link(
     sources, destinations = (
         sorted({*_present(ends)} - {comm.rank}) for ends in (comm._sources(), comm._destinations())
     )
+    if segment is None and port_of(comm).near:
+        segment = NEAR
     return Link(comm.rank, comm.size, sources, destinations, lengths, codecs, kind, segment, checked=checked)
 
 

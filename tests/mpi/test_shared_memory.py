@@ -42,6 +42,21 @@ def test_lent_wires_give_the_bits_of_messages(monkeypatch, segment):
     assert lent == sent == some
 
 
+def test_neighbours_lend_too(monkeypatch):
+    x, found = normal(LARGE), []
+    for nodes_of in (WORLD.size, 1):
+        monkeypatch.setenv("MPICOMP_NODES_OF", str(nodes_of))
+        ring = mpicomp.ring(mpicomp.Comm(WORLD, "natural", algorithm="direct"))
+        rows, average = np.zeros((2, LARGE), np.float32), np.empty_like(x)
+        for _ in range(2):
+            ring.Neighbor_allgather(x, rows, seed=1)
+        average[:] = ring.neighbor_allreduce(x, seed=1)
+        assert (port_of(ring).pool.arena is not None) == (nodes_of > 1)
+        found.append(rows.tobytes() + average.tobytes())
+        ring.Free()
+    assert found[0] == found[1]
+
+
 def test_many_calls_at_once_run_out_of_shared_memory_and_still_end(monkeypatch):
     monkeypatch.setattr("mpicomp.ports.mpi._ARENA", 1 << 20)
     comm = mpicomp.Comm(WORLD.Dup(), "natural", algorithm="direct")
