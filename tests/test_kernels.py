@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from common import levels
 
-from mpicomp import launch, reference
+from mpicomp import reference
 from mpicomp.reference import basic
 from mpicomp.reference.natural import EIGHT, NINE, SIX, TWELVE
 
@@ -157,15 +157,6 @@ def test_a_wire_may_be_cut_at_any_block(compiled, codec, kind):
     cuts = [0, block, 4 * block, 9 * block, x.size]
     parts = [encoded(compiled, codec, kind, x[lo:hi], first=lo, offset=99) for lo, hi in zip(cuts, cuts[1:])]
     assert np.array_equal(whole, np.concatenate(parts))
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_threads_do_not_change_the_bytes(compiled, monkeypatch, threads):
-    monkeypatch.setenv("MPICOMP_NUM_THREADS", str(threads))
-    x = typical("f32", 3 * launch.LEAST + 77, 4)
-    wire, encode = np.empty(NINE.size(x.size), np.uint8), compiled("natural_encode_f32")
-    launch.parallel(lambda lo, hi: encode(x[lo:hi], hi - lo, wire[NINE.size(lo) :], KEY, lo, 0, 0), x.size, 64)
-    assert np.array_equal(wire, encoded(compiled, "natural", "f32", x))
 
 
 @pytest.mark.parametrize("kind", STORED)

@@ -123,17 +123,6 @@ def test_every_rank_gets_the_same_bits_whatever_the_segments(spec):
     assert len({out.tobytes() for arrays in results for out in arrays}) == 1
 
 
-@each_spec
-def test_threads_do_not_change_the_bytes(spec, monkeypatch):
-    codec, x = mpicomp.codec(spec), normal(700_001)
-    wire = codec.encode(x, seed=1)
-    monkeypatch.setenv("MPICOMP_NUM_THREADS", "3")
-    assert np.array_equal(codec.encode(x, seed=1), wire)
-    threaded = codec.decode(wire, like=x)
-    monkeypatch.setenv("MPICOMP_NUM_THREADS", "1")
-    assert np.array_equal(codec.decode(wire, like=x), threaded)
-
-
 @pytest.mark.parametrize("name", ["topk", "randk"])
 def test_seeds_choose_for_randk_alone(name):
     codec, x = mpicomp.codec(f"{name}:ratio=0.1"), normal(10_000)
