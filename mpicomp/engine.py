@@ -124,4 +124,5 @@ def _drive(run: Run, go_on: Callable[[bool], bool]) -> None:
         port.fail(error)
         raise
     if run.error is not None:
+        port.fail(run.error)  # it has, but now the caller knows
         raise run.error

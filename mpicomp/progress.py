@@ -89,7 +89,7 @@ def _advance(port: Any) -> bool:
             port.idle(port.active[0])  # nobody else may be waiting who would hear of another rank's failure
         return moved
     except BaseException as error:  # whoever waits for the run gets it
-        port.fail(error)
+        port.fail(error, told=False)
         return False
     finally:
         port.lock.release()

@@ -50,6 +50,7 @@ class MPIPort(Port):
         self.hosts: Optional[int] = None
         self.calls = 0
         self.broken = False
+        self.untold: Optional[BaseException] = None  # a failure that the caller does not know of
         self.shares = False
         self._returns: Any = MPI.COMM_NULL  # what was lent is given back by it, with the tags it came by
         self._blank = np.frombuffer(os.urandom(16), np.uint8)
@@ -147,11 +148,16 @@ class MPIPort(Port):
         """Raise RemoteError if another rank is known to have failed in this call or before."""
         self._alarm.heed(call)
 
-    def fail(self, error: BaseException) -> None:
-        """Tell the others that this rank fails in the present call, and use this port no more."""
+    def fail(self, error: BaseException, told: bool = True) -> None:
+        """Tell the others that this rank fails in the present call, and use this port no more.
+
+        Unless the caller is told of it now, the next call will: a call on a fresh port would meet the wrong one elsewhere.
+        """
+        if told:
+            self.untold = None
         if self.broken or getattr(error, "settled", False):
             return
-        self.broken = True
+        self.broken, self.untold = True, None if told else error
         _GRAVES.append(self)
         for run in list(self.active):
             run.abandon(error)
@@ -253,6 +259,9 @@ def port_of(comm: MPI.Comm) -> MPIPort:
     """The port of a communicator: made on first use (collective), kept with it, freed with it."""
     keyval = _keyval("port", lambda comm, keyval, port: port.free())
     port: Any = comm.Get_attr(keyval)
+    if port is not None and port.untold is not None:
+        error, port.untold = port.untold, None
+        raise error
     if port is None or port.broken:
         port, old = MPIPort(comm), port
         if old is not None:

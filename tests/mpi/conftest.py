@@ -3,7 +3,8 @@
 Rank 0 prints; the others write to files. The first failure on any rank is shown by that rank and ends all of them. A rank
 that hangs shows where, after LIMIT seconds in one test, and ends all.
 
-With MPICOMP_TEST_ARRAYS=cupy all arrays are on a GPU, or on what stands for one: see ../emulation/mirrors.py.
+With MPICOMP_TEST_ARRAYS=cupy all arrays are on a GPU, or on what stands for one: see ../emulation/mirrors.py. Tests
+marked `long` then run only with MPICOMP_TEST_LONG=1.
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Long tests are marked with the numbers of ranks that they are for, some as not for arrays of a GPU."""
+    """Some tests are marked with the numbers of ranks that they are for, some as not for arrays of a GPU."""
+    left_out = [] if ARRAYS == "numpy" else ["host"] if os.environ.get("MPICOMP_TEST_LONG") == "1" else ["host", "long"]
     for item in list(items):
         marked = item.get_closest_marker("ranks")
         elsewhere = marked is not None and WORLD.size not in marked.args
-        if elsewhere or (ARRAYS != "numpy" and item.get_closest_marker("host")):
+        if elsewhere or any(item.get_closest_marker(name) for name in left_out):
             items.remove(item)
 
 

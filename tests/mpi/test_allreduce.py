@@ -85,7 +85,7 @@ def test_nan_and_inf_reach_every_rank(comm):
     assert np.isfinite(x[[0, 4, 501, 998]]).all()
 
 
-@pytest.mark.host
+@pytest.mark.long
 @pytest.mark.ranks(2, 3, 4)
 def test_the_sum_is_right_on_average(comm):
     x, calls = np.linspace(1, 2, 100).astype(np.float32), 300

@@ -11,7 +11,6 @@ import mpicomp
 from mpicomp.ports.mpi import existing_port, tag_bits
 
 WORLD = MPI.COMM_WORLD
-pytestmark = pytest.mark.host  # about handles, not arrays
 
 
 def works(comm):
@@ -102,6 +101,7 @@ def test_thousands_of_calls_do_not_run_out_of_tags(comm):
         assert all(works(comm) for _ in range(4))
 
 
+@pytest.mark.long
 @pytest.mark.ranks(1, 2)
 @pytest.mark.parametrize("many", [1000 if WORLD.size <= 2 else 50])
 def test_a_thousand_communicators_come_and_go(comm, many):

@@ -266,7 +266,6 @@ def test_requests_that_are_not_compressed_are_mpis_own(pair, name):
     conforms(pair, case)
 
 
-@pytest.mark.host
 def test_communicators_are_what_mpi4py_makes_and_keep_attributes_and_names(pair):
     def case(comm):
         comm.Set_name("a name")
@@ -287,7 +286,6 @@ def test_communicators_are_what_mpi4py_makes_and_keep_attributes_and_names(pair)
     conforms(pair, case)
 
 
-@pytest.mark.host
 def test_error_handlers_stay_as_they_are(pair):
     def case(comm):
         comm.Set_errhandler(MPI.ERRORS_RETURN)

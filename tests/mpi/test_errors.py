@@ -64,7 +64,7 @@ def fails_everywhere(comm, call, kinds=(mpicomp.DisagreementError, mpicomp.Remot
         ({"segment": 1 << 16}, {"segment": 1 << 17}, "segment="),
     ],
 )
-@pytest.mark.host
+@pytest.mark.long
 def test_ranks_that_disagree_all_get_one_error(comm, mine, theirs, words):
     given = {"n": 100, "dtype": "f4", **(theirs if LAST else mine)}
     x = np.ones(given.pop("n"), given.pop("dtype"))
@@ -85,7 +85,7 @@ def test_the_error_shows_what_each_rank_asked_for(comm):
     works(comm)
 
 
-@pytest.mark.host
+@pytest.mark.long
 @several
 def test_shapes_agreed_upon_before_are_told_apart_later(comm):
     """Each rank knows both shapes; now they call with different ones."""
@@ -95,7 +95,7 @@ def test_shapes_agreed_upon_before_are_told_apart_later(comm):
     fails_everywhere(comm, lambda: comm.Allreduce(MPI.IN_PLACE, x))
 
 
-@pytest.mark.host
+@pytest.mark.long
 @several
 def test_auto_tells_them_apart_too(comm, monkeypatch):
     monkeypatch.setenv("MPICOMP_CALIBRATE", "0")
@@ -129,7 +129,7 @@ def test_disagreement_about_requests_is_told_when_waited_for(comm):
     fails_everywhere(comm, lambda: comm.Iallreduce(MPI.IN_PLACE, x).Wait())
 
 
-@pytest.mark.host
+@pytest.mark.long
 @several
 def test_checking_always_finds_it_every_time(comm, monkeypatch):
     monkeypatch.setenv("MPICOMP_CHECK", "always")
@@ -225,13 +225,11 @@ def test_bad_input_of_requests_is_an_error_at_once(comm, make):
     works(comm)
 
 
-@pytest.mark.host
 def test_only_floating_point_data_has_a_plan(comm):
     with pytest.raises(mpicomp.CodecError, match="only floating-point data is compressed, not int64"):
         comm.plan(np.arange(3))
 
 
-@pytest.mark.host
 def test_a_communicator_with_a_wrong_codec_is_never_made():
     for wrong, words in (("naturl", "did you mean 'natural'"), (("natural",), "a pair")):
         with pytest.raises(ValueError, match=words):

@@ -118,7 +118,7 @@ SILENT = {
 }
 
 
-@pytest.mark.host
+@pytest.mark.long
 @pytest.mark.parametrize("what", SILENT)
 def test_a_rank_that_never_calls_is_named_with_the_collective_and_its_number(monkeypatch, what):
     call, title = SILENT[what]

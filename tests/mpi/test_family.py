@@ -272,7 +272,6 @@ def test_a_persistent_request_has_new_random_numbers_at_each_start(comm):
     assert len(results) == (3 if P > 1 else 1)
 
 
-@pytest.mark.host
 def test_sums_are_unbiased(comm):
     """The same 20 values again and again in one array: every repetition has random numbers of its own."""
     repeats = 400

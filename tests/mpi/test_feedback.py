@@ -23,7 +23,7 @@ def descend(comm, feedback, steps=300, n=400, codec="topk:ratio=0.05"):
     return float(np.linalg.norm(x - best) / np.linalg.norm(best))
 
 
-@pytest.mark.host
+@pytest.mark.long
 @pytest.mark.ranks(2)
 def test_topk_converges_with_feedback_and_fails_without(comm):
     if comm.size == 1:

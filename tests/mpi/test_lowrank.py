@@ -65,7 +65,7 @@ def test_a_persistent_request_starts_warm_and_can_be_restored(comm):
         last = out.tobytes()
 
 
-@pytest.mark.host
+@pytest.mark.long
 @pytest.mark.ranks(2, 3)
 def test_feedback_loses_nothing_in_the_long_run(comm):
     given, out = matrix(comm.rank, 6, 0.5), np.empty((80, 120), "f4")

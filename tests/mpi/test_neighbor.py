@@ -228,7 +228,7 @@ def test_persistent_gathers_read_the_buffer_of_the_moment(graph):
 
 @pytest.mark.ranks(1, 2, 3)
 @pytest.mark.parametrize("memory", ["difference", "extrapolation"])
-@pytest.mark.parametrize("codec", [c if c == "natural" else pytest.param(c, marks=pytest.mark.host) for c in CODECS])
+@pytest.mark.parametrize("codec", [c if c == "natural" else pytest.param(c, marks=pytest.mark.long) for c in CODECS])
 def test_replicas_are_the_same_bits_at_sender_and_receivers(base, codec, memory):
     ring, n = mpicomp.ring(base), 130
     x, out = data(ring.rank, n), np.zeros((2, n), "f4")
@@ -257,7 +257,7 @@ def test_differences_carry_what_was_lost_before(base):
     ring.Free()
 
 
-@pytest.mark.host
+@pytest.mark.long
 def test_an_exact_codec_makes_every_estimate_exact(base):
     ring = mpicomp.ring(base)
     x, out = data(ring.rank, 100, "f8"), np.zeros((2, 100), "f8")
