@@ -25,6 +25,9 @@ CODECS = (
     "lowrank:rank=2",
 )
 AUTO = ("natural", "natural:bits=8", "qsgd:bits=4")
+ON_OPENMPI = ("natural", "natural:bits=8", "natural-dithering:bits=4", "natural-dithering:bits=2", "lowrank:rank=2")
+SLOW = "-n 3 -w 0 -c 0 --budget 50"  # turns of runs in which one takes seconds
+SWEPT = {"100Mbit": "4M", "1Gbit": "64M", "10Gbit": "64M"}  # sizes up to this, by all algorithms
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Run:
     ranks: int = 1
     mpi: str = "mpich"
     rate: Optional[str] = None
-    latency: str = "--latency 0.1ms"
+    latency: str = ""  # adding one takes a good part of a core
     ring: bool = False  # MPI's own Allreduce is forced to be a ring
 
     @property
@@ -88,16 +91,18 @@ def runs() -> Iterator[Run]:
             yield Run(f"small-{where}", "allreduce -b 8 -e 4K -f 2 -n 101 -w 10 natural", ranks, mpi)
             sweep = "allreduce -b 1K -e 64M -n 9 -w 2 --budget 4 --algorithm all natural"
             yield Run(f"sizes-{where}", sweep, ranks, mpi)
-    yield Run(
-        "sizes-net-4-1Gbit", "allreduce -b 1K -e 64M -n 5 -w 1 --budget 8 --algorithm all natural", 4, rate="1Gbit"
-    )
-    natural = "--algorithm direct natural natural:bits=8"
-    yield Run("net-4-1Gbit-openmpi", f"allreduce --sizes {SIZE} -n 7 -w 2 {natural}", 4, "openmpi", "1Gbit")
-    ring = f"allreduce --sizes {SIZE} -n 5 -w 1 -c 0 --algorithm direct natural"
-    yield Run("net-4-1Gbit-openmpi-ring", ring, 4, "openmpi", "1Gbit", ring=True)
-    for tests in (0, 16):
-        words = f"overlap --sizes 16M -t {tests} -n 7 -w 2 --algorithm direct natural natural:bits=8"
-        yield Run(f"overlap-{tests}", words, 4, rate="1Gbit")
+    for rate, most in SWEPT.items():
+        sweep = f"allreduce -b 1K -e {most} -n 5 -w 1 --budget 4 --algorithm all natural"
+        yield Run(f"sizes-net-4-{rate}", sweep, 4, rate=rate)
+    for rate in ("1Gbit", "100Mbit"):
+        turns = SLOW if rate == "100Mbit" else "-n 7 -w 2"
+        words = f"allreduce --sizes {SIZE} {turns} --algorithm direct,lowrank {shlex.join(ON_OPENMPI)}"
+        yield Run(f"net-4-{rate}-openmpi", words, 4, "openmpi", rate)
+        words = f"allreduce --sizes {SIZE} {turns} -c 0 --algorithm direct natural"
+        yield Run(f"net-4-{rate}-openmpi-ring", words, 4, "openmpi", rate, ring=True)
+    for hosts in (2, 4):
+        words = "overlap --sizes 16M -n 9 -w 2 --algorithm direct natural natural:bits=8"
+        yield Run(f"overlap-{hosts}", words, hosts, rate="1Gbit")
     yield Run("neighbor-net", f"neighbor --sizes {SIZE} -n 5 -w 1 natural natural:bits=8 qsgd:bits=4", 4, rate="1Gbit")
     yield Run("neighbor-shm", f"neighbor --sizes {SIZE} -n 11 -w 2 natural natural:bits=8 qsgd:bits=4", 2)
 
@@ -105,7 +110,7 @@ def runs() -> Iterator[Run]:
 def network(hosts: int, rate: str) -> Iterator[Run]:
     """Every codec against MPI's default, then what differs when MPI is made a ring, and when `auto` chooses."""
     name, slow = f"net-{hosts}-{rate}", rate == "100Mbit"
-    turns = "-n 5 -w 0 -c 0 --budget 50" if slow else "-n 9 -w 2"
+    turns = SLOW if slow else "-n 9 -w 2"
     every, few = shlex.join(CODECS), shlex.join(AUTO)
     parts = {name: CODECS[:2], f"{name}-more": CODECS[2:]} if slow else {name: CODECS}  # in two runs of a minute each
     for part, specs in parts.items():
@@ -116,15 +121,7 @@ def network(hosts: int, rate: str) -> Iterator[Run]:
     )
     if (hosts, rate) == (4, "1Gbit"):
         words = f"allreduce --sizes {SIZE} {turns} --algorithm direct,lowrank {every}"
-        yield Run(f"{name}-undelayed", words, hosts, rate=rate, latency="")
-        yield Run(
-            f"{name}-undelayed-ring",
-            f"allreduce --sizes {SIZE} {turns} --algorithm direct natural",
-            hosts,
-            rate=rate,
-            latency="",
-            ring=True,
-        )
+        yield Run(f"{name}-delayed", words, hosts, rate=rate, latency="--latency 0.1ms")
     if hosts == 4:
         yield Run(f"{name}-auto", f"allreduce --sizes {SIZE} {turns} {few}", hosts, rate=rate)
 
