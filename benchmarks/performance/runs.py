@@ -26,6 +26,7 @@ CODECS = (
 )
 AUTO = ("natural", "natural:bits=8", "qsgd:bits=4")
 ON_OPENMPI = ("natural", "natural:bits=8", "natural-dithering:bits=4", "natural-dithering:bits=2", "lowrank:rank=2")
+WAYS = "direct,ring,lowrank"
 SLOW = "-n 3 -w 0 -c 0 --budget 50"  # turns of runs in which one takes seconds
 SWEPT = {"100Mbit": "4M", "1Gbit": "64M", "10Gbit": "64M"}  # sizes up to this, by all algorithms
 
@@ -96,7 +97,7 @@ def runs() -> Iterator[Run]:
         yield Run(f"sizes-net-4-{rate}", sweep, 4, rate=rate)
     for rate in ("1Gbit", "100Mbit"):
         turns = SLOW if rate == "100Mbit" else "-n 7 -w 2"
-        words = f"allreduce --sizes {SIZE} {turns} --algorithm direct,lowrank {shlex.join(ON_OPENMPI)}"
+        words = f"allreduce --sizes {SIZE} {turns} --algorithm {WAYS} {shlex.join(ON_OPENMPI)}"
         yield Run(f"net-4-{rate}-openmpi", words, 4, "openmpi", rate)
         words = f"allreduce --sizes {SIZE} {turns} -c 0 --algorithm direct natural"
         yield Run(f"net-4-{rate}-openmpi-ring", words, 4, "openmpi", rate, ring=True)
@@ -114,13 +115,13 @@ def network(hosts: int, rate: str) -> Iterator[Run]:
     every, few = shlex.join(CODECS), shlex.join(AUTO)
     parts = {name: CODECS[:2], f"{name}-more": CODECS[2:]} if slow else {name: CODECS}  # in two runs of a minute each
     for part, specs in parts.items():
-        words = f"allreduce --sizes {SIZE} {turns} --algorithm direct,lowrank {shlex.join(specs)}"
+        words = f"allreduce --sizes {SIZE} {turns} --algorithm {WAYS} {shlex.join(specs)}"
         yield Run(part, words, hosts, rate=rate)
     yield Run(
         f"{name}-ring", f"allreduce --sizes {SIZE} {turns} --algorithm direct natural", hosts, rate=rate, ring=True
     )
     if (hosts, rate) == (4, "1Gbit"):
-        words = f"allreduce --sizes {SIZE} {turns} --algorithm direct,lowrank {every}"
+        words = f"allreduce --sizes {SIZE} {turns} --algorithm {WAYS} {every}"
         yield Run(f"{name}-delayed", words, hosts, rate=rate, latency="--latency 0.1ms")
     if hosts == 4:
         yield Run(f"{name}-auto", f"allreduce --sizes {SIZE} {turns} {few}", hosts, rate=rate)
