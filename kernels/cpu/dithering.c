@@ -36,53 +36,46 @@ MC_FN scale_t make_f64(double norm, double factor, int bad, mc_i64 m, settings_t
     return scale;
 }
 
-/* Planes of 64 values, given as the words of doubles, ready to be compared with levels. */
-MC_FN void code_natural(const mc_any32 *w, mc_u64 sign, settings_t set, draws_t from, mc_u8 *wire)
+/* Planes of 64 levels, of which none is above the top; zero has no sign. */
+MC_FN void code_levels(mc_u8 *level, mc_u64 sign, settings_t set, mc_u8 *wire)
 {
-    mc_u32 r[64];
-    mc_u8 level[64], top = (mc_u8)set.top;
-    draw_32(r, from);
-    levels_natural(w, r, level);
+    mc_u8 top = (mc_u8)set.top;
     EACH(j, 64) level[j] = level[j] > top ? top : level[j];
-    planes_of(level, sign & ~bytes_equal(level, 0), set.bits, wire);
-}
-
-MC_FN void code_standard(const mc_any32 *w, settings_t set, draws_t from, mc_u8 *wire)
-{
-    mc_u32 r[64];
-    mc_u8 level[64], top = (mc_u8)set.top;
-    draw_32(r, from);
-    mc_u64 sign = levels_standard(w, r, level);
-    EACH(j, 64) level[j] = level[j] > top ? top : level[j];
-    planes_of(level, sign, set.bits, wire);
+    planes_of(level, set.natural ? sign & ~bytes_equal(level, 0) : sign, set.bits, wire);
 }
 
 MC_FN void code_f32(const float *v, settings_t set, scale_t scale, draws_t from, mc_u8 *wire)
 {
-    double y[64];
-    doubles_of(v, y);
+    mc_u32 r[64];
+    mc_u8 level[64];
+    mc_u64 sign;
+    draw_32(r, from);
     if (set.natural) {
-        EACH(j, 64) y[j] = mc_dithering_bend(__builtin_fabs(y[j]) * scale.inverse);
-        code_natural((const mc_any32 *)y, top_bits((const mc_any32 *)v), set, from, wire);
-    } else {
-        EACH(j, 64) y[j] = y[j] * scale.inverse + MC_DITHERING_SHIFT;
-        code_standard((const mc_any32 *)y, set, from, wire);
-    }
+        levels_natural_f32(v, scale.inverse, r, level);
+        sign = top_bits((const mc_any32 *)v);
+    } else
+        sign = levels_standard_f32(v, scale.inverse, r, level);
+    code_levels(level, sign, set, wire);
 }
 
 MC_FN void code_f64(const double *v, settings_t set, scale_t scale, draws_t from, mc_u8 *wire)
 {
     const mc_any64 *u = (const mc_any64 *)v;
-    mc_u32 high[64];
+    mc_u32 high[64], r[64];
+    mc_u8 level[64];
+    mc_u64 sign;
     double y[64];
+    draw_32(r, from);
     if (set.natural) {
         EACH(j, 64) y[j] = mc_dithering_bend(__builtin_fabs(v[j]) * scale.factor * scale.inverse);
         EACH(j, 64) high[j] = (mc_u32)(u[j] >> 32);
-        code_natural((const mc_any32 *)y, top_bits(high), set, from, wire);
+        levels_natural(y, r, level);
+        sign = top_bits(high);
     } else {
         EACH(j, 64) y[j] = v[j] * scale.factor * scale.inverse + MC_DITHERING_SHIFT;
-        code_standard((const mc_any32 *)y, set, from, wire);
+        sign = levels_standard(y, r, level);
     }
+    code_levels(level, sign, set, wire);
 }
 
 /* Levels with their signs from codes. */

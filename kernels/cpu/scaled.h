@@ -178,15 +178,17 @@ KERNEL(decode)(const mc_u8 *wire, mc_i64 n, STORED *out, TAIL)
         scale_t scale = FOR_SUM(read)(wire, set);
         for (mc_i64 i = 0; i < m; i += 64) {
             SUM v[64];
-            STORED x[64];
+            STORED narrowed[64];
             LOCAL(group)(wire + LOCAL(span)(set, i), m - i, set, scale, v);
-            EACH(j, 64) x[j] = LOCAL(narrow)(v[j]);
+            const STORED *x = LOCAL(IN_PLACE) ? (const STORED *)v : narrowed;
+            if (!LOCAL(IN_PLACE))
+                EACH(j, 64) narrowed[j] = LOCAL(narrow)(v[j]);
             if (m - i < 64)
                 memcpy(out + i, x, (size_t)(m - i) * sizeof *x);
             else if (large)
-                stream(out + i, x, sizeof x);
+                stream(out + i, x, sizeof narrowed);
             else
-                memcpy(out + i, x, sizeof x);
+                memcpy(out + i, x, sizeof narrowed);
         }
     }
     if (large)
