@@ -153,17 +153,18 @@ class MPIPort(Port):
 
         Unless the caller is told of it now, the next call will: a call on a fresh port would meet the wrong one elsewhere.
         """
-        if told:
-            self.untold = None
-        if self.broken or getattr(error, "settled", False):
-            return
-        self.broken, self.untold = True, None if told else error
-        _GRAVES.append(self)
-        for run in list(self.active):
-            run.abandon(error)
-        if not isinstance(error, RemoteError):
-            first = min((run.call for run in self.ruins), default=self.calls + 1)
-            self._alarm.tell_failure(first, error)
+        with self.lock:  # a thread may be advancing these runs
+            if told:
+                self.untold = None
+            if self.broken or getattr(error, "settled", False):
+                return
+            self.broken, self.untold = True, None if told else error
+            _GRAVES.append(self)
+            for run in list(self.active):
+                run.abandon(error)
+            if not isinstance(error, RemoteError):
+                first = min((run.call for run in self.ruins), default=self.calls + 1)
+                self._alarm.tell_failure(first, error)
 
     def share_memory(self) -> None:
         """Let large wires stay where they are between ranks of one node. Collective; done once."""

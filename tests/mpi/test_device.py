@@ -139,6 +139,37 @@ def test_host_and_device_in_one_call_are_an_error_on_every_rank(comm):
         plain(comm, [host, device])
 
 
+def test_the_shortcut_for_small_arrays_of_the_host_is_not_for_those_of_a_gpu(comm):
+    """MPI would get a pointer that it cannot follow: the stand-in refuses to give it."""
+    auto, plain = mpicomp.Comm(comm, algorithm="auto"), type(comm).Allreduce.__wrapped__
+    for _ in range(3):  # from the second on it is taken
+        plain(auto, np.ones(10, np.float32), np.empty(10, np.float32))
+    x, out, host = cupy.ones(10, np.float32), cupy.zeros(10, np.float32), np.zeros(10, np.float32)
+    for send, receive in ((x, out), ([x, MPI.FLOAT], [out, MPI.FLOAT]), (MPI.IN_PLACE, out)):
+        out.fill(1)
+        plain(auto, send, receive)
+        assert (out.get() == comm.size).all()
+    for send, receive in ((x, host), ([x, MPI.FLOAT], [host, MPI.FLOAT]), (host, out)):
+        with pytest.raises((ValueError, mpicomp.RemoteError), match="on a GPU"):
+            plain(auto, send, receive)
+
+
+def test_what_is_known_of_other_collectives_is_not_for_arrays_of_a_gpu(comm):
+    auto = mpicomp.Comm(comm, algorithm="auto")
+    gather, scatter, bcast, reduce = (
+        getattr(type(comm), name).__wrapped__ for name in ("Allgather", "Reduce_scatter_block", "Bcast", "Reduce")
+    )
+    for kind in (np, np, cupy):  # the second time what was agreed upon is taken
+        x, whole = kind.ones(10, np.float32), kind.ones(10 * comm.size, np.float32)
+        gather(auto, x, whole)
+        assert (whole == 1).all()
+        scatter(auto, whole, x)
+        assert (x == comm.size).all()
+        bcast(auto, x, 0)
+        reduce(auto, x, whole[:10], MPI.SUM, 0)
+        assert comm.rank or (whole[:10] == comm.size**2).all()
+
+
 def test_the_stream_of_torch_is_honoured(comm, monkeypatch):
     """torch's part is played: importing it takes long. It has a stream of its own, on which work is before and after."""
     stream = cupy.cuda.Stream(non_blocking=True)

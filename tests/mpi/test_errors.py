@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 import mpicomp
 from mpicomp.errors import BufferError, Error
+from mpicomp.ports.mpi import port_of
 
 WORLD = MPI.COMM_WORLD
 LAST = WORLD.rank == WORLD.size - 1
@@ -275,3 +276,18 @@ def test_a_rank_that_never_comes_is_named_after_the_timeout(monkeypatch):
     monkeypatch.setenv("MPICOMP_TIMEOUT", "60")
     works(comm)
     assert os.environ["MPICOMP_TIMEOUT"] == "60"
+
+
+def test_a_failure_may_come_while_a_thread_makes_progress(comm, monkeypatch):
+    """The thread is in the middle of a step then: it must find nothing changed under its hands."""
+    comm.Allreduce(MPI.IN_PLACE, normal(1000))
+    port = port_of(comm)
+    plain = port.done
+    monkeypatch.setattr(port, "done", lambda *args: (plain(*args), time.sleep(0.02))[0])
+    pending = comm.Iallreduce(MPI.IN_PLACE, normal(1000))
+    time.sleep(0.01)
+    with pytest.raises((ValueError, mpicomp.RemoteError)):
+        comm.Allreduce(SHARED, SHARED)
+    with suppress(ValueError, mpicomp.RemoteError):
+        pending.Wait()
+    works(comm)
