@@ -23,7 +23,7 @@ from ..ports.device import port_for
 from ..ports.mpi import port_of
 from ..request import MemoryPrequest, Prequest, Request
 from ..settings import Settings
-from . import base, untouched
+from . import base, trial, untouched
 
 MEMORIES = {memory.name: memory for memory in (Replicas, Extrapolation)}
 REMEMBERED = 3  # the stage of random numbers of the first start with a memory; later starts count on
@@ -49,6 +49,23 @@ class Call:
             f"{name}({'' if varying else x.n} {KINDS[x.kind].label}, codec={settings.codec}, memory={memory}, "
             f"algorithm={settings.algorithm}, seed={settings.seed}, segment={settings.segment})"
         )
+
+    def has_choice(self, port: Any) -> bool:
+        """Whether MPI may do it after all: by what all ranks know alike."""
+        free = self.settings.algorithm == "auto" and self.memory is None and not (self.raw or self.comm._watched)
+        large = self.x.nbytes >= base.LARGE and port.size > 1 and self.x.kind in MPI_SUMS
+        return free and large and not self.name.endswith("v")
+
+    def choose(self, port: Any, out: Optional[Flat]) -> None:
+        """Leave it to MPI where that is faster."""
+        digest, _ = self.comm._agreement(port, self.signature)
+        base.meet(port, self.signature, digest, not port.shares, self.name)
+        asked = self.settings.override(algorithm="direct")
+
+        def exchange(x: Flat, out: Flat) -> Call:
+            return Call(self.comm, self.name, asked, x, _equal(out, out.n // x.n, x.n) or [], None)
+
+        self.raw = out is not None and not trial.pays(self.comm, port, self.settings, self.x, out, exchange)
 
     def start(self, seed: int, call: int) -> Run:
         port = self.comm._port()
@@ -115,7 +132,7 @@ def nonblocking(comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict
 def persistent(
     comm: Any, name: str, sendbuf: Any, recvbuf: Any, info: Any, memory: Optional[str], settings: dict[str, Any]
 ) -> Any:
-    call = prepare(comm, name, sendbuf, recvbuf, settings, memory)
+    call = prepare(comm, name, sendbuf, recvbuf, settings, memory, later=True)
     if call is None or call.raw:
         return untouched.again(comm, name, (sendbuf, recvbuf), info, call)
     seed = settings.get("seed")
@@ -129,9 +146,17 @@ def persistent(
 
 
 def prepare(
-    comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[str, Any], memory: Optional[str] = None
+    comm: Any,
+    name: str,
+    sendbuf: Any,
+    recvbuf: Any,
+    settings: dict[str, Any],
+    memory: Optional[str] = None,
+    later: bool = False,
 ) -> Optional[Call]:
-    """A checked Call, or None where the buffers are not for a codec. A rank that finds a fault tells the others."""
+    """A checked Call, or None where the buffers are not for a codec. A rank that finds a fault tells the others.
+
+    `later`: recvbuf must not be written yet."""
     if memory is None and base.left_to_mpi(comm, settings.values(), sendbuf):
         return None
     port = port_of(comm)
@@ -144,7 +169,10 @@ def prepare(
             if memory is not None:
                 raise BufferError("a memory needs floating-point data")
             return None
-        return Call(comm, name, comm._settings.override(**settings), x, rows, memory)
+        call = Call(comm, name, comm._settings.override(**settings), x, rows, memory)
+        if not later and call.has_choice(port):
+            call.choose(port, buffers.flat(recvbuf, "recvbuf", writable=True))
+        return call
     except BaseException as error:
         port.fail(error)
         raise

@@ -127,6 +127,29 @@ def test_integers_are_exact_in_every_graph(graph):
     assert out.tolist() == [[-5, -5] if r is None else [r, 3] for r in rows]
 
 
+@pytest.mark.parametrize("faster", ["MPI", "compression"])
+def test_large_arrays_go_whichever_way_was_faster_when_it_was_tried(faster, monkeypatch):
+    tried = []
+
+    def seconds(port, once):
+        once()
+        tried.append(faster)
+        return float(len(tried) % 2 == (faster == "compression"))
+
+    monkeypatch.setattr("mpicomp.collectives.trial._seconds", seconds)
+    n = 300_000
+    grid = mpicomp.grid(mpicomp.Comm(WORLD.Dup(), "natural"), (WORLD.size,))
+    sources = [r for r in (grid.Shift(0, 1)) if r != MPI.PROC_NULL]
+    for _ in range(2):
+        out = np.full((2, n), 7, "f4")
+        grid.Neighbor_allgather(data(grid.rank, n), out)
+        rows = [row for row, r in zip(out, grid.Shift(0, 1)) if r != MPI.PROC_NULL]
+        exact = [(row == data(r, n)).all() for row, r in zip(rows, sources)]
+        assert all(exact) if faster == "MPI" else not any(exact)
+        assert all((row == 7).all() for row, r in zip(out, grid.Shift(0, 1)) if r == MPI.PROC_NULL)
+    assert len(tried) == 2 * (WORLD.size > 1)
+
+
 def test_small_arrays_go_to_mpi_untouched_by_default():
     ring = mpicomp.ring(WORLD, "natural")
     x, out = data(ring.rank, 50), np.zeros((2, 50), "f4")

@@ -1,0 +1,50 @@
+"""Whether compression is worth its time in a neighbour exchange: tried once for each codec and magnitude of array.
+
+With few neighbours on one node MPI copies as fast as a codec works; on a network, or with a slow codec, it is another matter.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable
+
+from .. import engine
+from ..arrays import Flat, empty
+from ..settings import Settings
+from . import untouched
+
+PIECE = 1 << 20  # values to begin with;
+LONG = 20e-3  # seconds that make these enough: slow links need no more, and fast ones what caches do not hold
+
+Exchange = Callable[[Flat, Flat], Any]  # of such arrays: a Call
+
+
+def pays(comm: Any, port: Any, settings: Settings, x: Flat, out: Flat, exchange: Exchange) -> bool:
+    """The same on every rank; collective. May write to `out` what an exchange of x would, exactly or not."""
+    key = ("neighbor", settings.codec, x.kind, x.nbytes.bit_length() // 3)
+    if key not in port.tables:
+        raw = ours = 0.0
+        if x.n > PIECE:
+            rows = Flat(empty(out.n // x.n * PIECE, out.data.dtype, like=out.data), x.kind)
+            raw, ours = _both(comm, port, x[:PIECE], rows, exchange)
+        if raw < LONG:
+            raw, ours = _both(comm, port, x, out, exchange)
+        port.tables[key] = ours <= raw
+    return port.tables[key]
+
+
+def _both(comm: Any, port: Any, x: Flat, out: Flat, exchange: Exchange) -> tuple[float, float]:
+    """Seconds by MPI, and compressed."""
+    raw = _seconds(port, lambda: untouched.now(comm, "Neighbor_allgather", (x.data, out.data)))
+    return raw, _seconds(port, lambda: engine.wait(exchange(x, out).start(0, 0)))
+
+
+def _seconds(port: Any, once: Callable[[], None]) -> float:
+    """Of the slowest rank, the better of two after a first one."""
+    times = []
+    for _ in range(3):
+        port.comm.Barrier()
+        begin = time.perf_counter()
+        once()
+        times.append(port.slowest(time.perf_counter() - begin))
+    return min(times[1:])
