@@ -20,7 +20,6 @@ def last_row(output: str) -> list[str]:
 
 
 def test_a_sum_with_several_codecs(tmp_path):
-    pytest.importorskip("matplotlib")
     plot = tmp_path / "codecs.png"
     output = launch.mpirun(
         2, "examples/allreduce_numpy.py", "--megabytes", "0.1", "--plot", str(plot), "raw", "natural"
