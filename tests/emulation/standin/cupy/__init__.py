@@ -241,7 +241,9 @@ def _reduced(function, array, dtype):
 
 def is_pinned(array):
     address = array.__array_interface__["data"][0]
-    return builtins.any(start <= address < start + nbytes for start, nbytes in PINNED.items())
+    return builtins.any(
+        start <= address < start + nbytes for start, nbytes in PINNED.copy().items()
+    )  # threads may allocate
 
 
 PINNED: dict[int, int] = {}
@@ -364,12 +366,18 @@ class RawKernel:
 
         def work():
             with np.errstate(all="ignore"):
-                self._kernel.run(blocks, threads, values, [each.bytes for each in _ALLOCATIONS.values()])
+                self._kernel.run(blocks, threads, values, _memory())
             for a in args:
                 if isinstance(a, ndarray) and a._owner is not None:
                     a._owner.check()
 
         (stream or current()).submit(work)
+
+
+def _memory():
+    """All that is allocated. Threads may allocate at the same time."""
+    allocations = [reference() for reference in _ALLOCATIONS.valuerefs()]
+    return [each.bytes for each in allocations if each is not None]
 
 
 def _pointer(a):
