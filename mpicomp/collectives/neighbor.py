@@ -8,7 +8,7 @@ from typing import Any, Optional, Sequence
 import numpy as np
 from mpi4py import MPI
 
-from .. import arrays, buffers, engine, exchange
+from .. import agreement, arrays, buffers, engine, exchange
 from ..arrays import KINDS, Flat
 from ..codecs import Codec, Raw
 from ..codecs.base import as_kind
@@ -50,6 +50,11 @@ class Call:
             f"algorithm={settings.algorithm}, seed={settings.seed}, segment={settings.segment})"
         )
 
+    def settled(self) -> bool:
+        """Whether nothing is left to be agreed upon, or MPI's own collectives are watched. Such calls are not numbered:
+        once a rank knows that one is MPI's it looks no further."""
+        return self.comm._watched or agreement.known(self.comm._port(), agreement.digest(self.signature))
+
     def has_choice(self, port: Any) -> bool:
         """Whether MPI may do it after all: by what all ranks know alike."""
         free = self.settings.algorithm == "auto" and self.memory is None and not (self.raw or self.comm._watched)
@@ -57,15 +62,18 @@ class Call:
         return free and large and not self.name.endswith("v")
 
     def choose(self, port: Any, out: Optional[Flat]) -> None:
-        """Leave it to MPI where that is faster."""
-        digest, _ = self.comm._agreement(port, self.signature)
-        base.meet(port, self.signature, digest, not port.shares, self.name)
-        asked = self.settings.override(algorithm="direct")
+        """Leave it to MPI where that is faster: tried when the first such array comes, after all ranks agree that it does."""
+        key = ("neighbor", self.settings.codec, self.x.kind, self.x.nbytes.bit_length() // 3)
+        if key not in port.tables and out is not None:
+            digest, _ = self.comm._agreement(port, self.signature)
+            base.meet(port, self.signature, digest, not port.shares, self.name)
+            asked = self.settings.override(algorithm="direct")
 
-        def exchange(x: Flat, out: Flat) -> Call:
-            return Call(self.comm, self.name, asked, x, _equal(out, out.n // x.n, x.n) or [], None)
+            def exchange(x: Flat, out: Flat) -> Call:
+                return Call(self.comm, self.name, asked, x, _equal(out, out.n // x.n, x.n) or [], None)
 
-        self.raw = out is not None and not trial.pays(self.comm, port, self.settings, self.x, out, exchange)
+            port.tables[key] = trial.pays(self.comm, port, self.x, out, exchange)
+        self.raw = not port.tables.get(key, True)
 
     def start(self, seed: int, call: int) -> Run:
         port = self.comm._port()
@@ -113,13 +121,23 @@ def begin(comm: Any, port: Any, signature: str, job: Any, nbytes: int, finish: A
 
 
 def blocking(comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[str, Any]) -> None:
-    call = prepare(comm, name, sendbuf, recvbuf, settings)
-    if call is not None:
-        number = comm._number(call.settings.seed, settings.get("seed"))
-        if not (call.raw and comm._watched):
-            engine.wait(call.start(*number))
-    if call is None or call.raw:
-        untouched.now(comm, name, (sendbuf, recvbuf), call)
+    shape, call = None if settings else _shape(name, sendbuf, recvbuf), None
+    if shape is None or shape not in comm._untouched:
+        call = prepare(comm, name, sendbuf, recvbuf, settings)
+        if call is not None and not (call.raw and call.settled()):
+            engine.wait(call.start(*comm._number(call.settings.seed, settings.get("seed"))))
+        if call is not None and not call.raw:
+            return
+        if call is not None and shape is not None and not comm._watched:
+            comm._untouched.add(shape)
+    untouched.now(comm, name, (sendbuf, recvbuf), call)
+
+
+def _shape(name: str, sendbuf: Any, recvbuf: Any) -> Optional[tuple[Any, ...]]:
+    """What tells a call of plain arrays from others; None if they are something else."""
+    if type(sendbuf) is np.ndarray and type(recvbuf) is np.ndarray and not name.endswith("v"):
+        return name, sendbuf.dtype, sendbuf.shape, recvbuf.dtype, recvbuf.shape
+    return None
 
 
 def nonblocking(comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Whether compression is worth its time in a neighbour exchange: tried once for each codec and magnitude of array.
+"""Whether compression is worth its time in a neighbour exchange: tried.
 
 With few neighbours on one node MPI copies as fast as a codec works; on a network, or with a slow codec, it is another matter.
 """
@@ -10,7 +10,6 @@ from typing import Any, Callable
 
 from .. import engine
 from ..arrays import Flat, empty
-from ..settings import Settings
 from . import untouched
 
 PIECE = 1 << 20  # values to begin with;
@@ -19,18 +18,15 @@ LONG = 20e-3  # seconds that make these enough: slow links need no more, and fas
 Exchange = Callable[[Flat, Flat], Any]  # of such arrays: a Call
 
 
-def pays(comm: Any, port: Any, settings: Settings, x: Flat, out: Flat, exchange: Exchange) -> bool:
+def pays(comm: Any, port: Any, x: Flat, out: Flat, exchange: Exchange) -> bool:
     """The same on every rank; collective. May write to `out` what an exchange of x would, exactly or not."""
-    key = ("neighbor", settings.codec, x.kind, x.nbytes.bit_length() // 3)
-    if key not in port.tables:
-        raw = ours = 0.0
-        if x.n > PIECE:
-            rows = Flat(empty(out.n // x.n * PIECE, out.data.dtype, like=out.data), x.kind)
-            raw, ours = _both(comm, port, x[:PIECE], rows, exchange)
-        if raw < LONG:
-            raw, ours = _both(comm, port, x, out, exchange)
-        port.tables[key] = ours <= raw
-    return port.tables[key]
+    raw = ours = 0.0
+    if x.n > PIECE:
+        rows = Flat(empty(out.n // x.n * PIECE, out.data.dtype, like=out.data), x.kind)
+        raw, ours = _both(comm, port, x[:PIECE], rows, exchange)
+    if raw < LONG:
+        raw, ours = _both(comm, port, x, out, exchange)
+    return ours <= raw
 
 
 def _both(comm: Any, port: Any, x: Flat, out: Flat, exchange: Exchange) -> tuple[float, float]:
