@@ -45,14 +45,14 @@ def _extend(table: Table, port: Any, settings: Settings, x: Flat) -> None:
     if known and 2 * sum(table.estimate(name, LARGE) for name in names) < 2 * BUDGET:
         sample = Flat(beside(x.data[: LARGE // x.data.itemsize], None), x.kind)
 
-        def seconds(name: str) -> float:
+        def timed(name: str) -> float:
             out = Flat(np.empty_like(sample.data), x.kind)  # where it lies can make twice the time
             port.pool.clear()
-            return _seconds(port, _once(port, settings, name, sample, out), 1)
+            return seconds(port, _once(port, settings, name, sample, out), 1)
 
-        times = {name: [seconds(name)] for name in names}
+        times = {name: [timed(name)] for name in names}
         for name in 2 * sorted(names, key=times.__getitem__)[:3]:
-            times[name].append(seconds(name))
+            times[name].append(timed(name))
         for name in names:
             table.add(name, LARGE, median(times[name]))
         port.pool.clear()
@@ -85,7 +85,7 @@ def measure(
         out = Flat(np.empty_like(x.data), kind)
         for algorithm in planning.candidates(settings, kind, port.size):
             progress(algorithm, nbytes)
-            table.add(algorithm, nbytes, _seconds(port, _once(port, settings, algorithm, x, out), repeats))
+            table.add(algorithm, nbytes, seconds(port, _once(port, settings, algorithm, x, out), repeats))
         spent = port.slowest(time.perf_counter() - begin)
         last, call = call, spent / (repeats + 1)
         if spent > budget:
@@ -109,7 +109,8 @@ def _once(port: Any, settings: Settings, algorithm: str, x: Flat, out: Flat) -> 
     return run
 
 
-def _seconds(port: Any, once: Callable[[], None], repeats: int) -> float:
+def seconds(port: Any, once: Callable[[], None], repeats: int) -> float:
+    """Of the slowest rank: the best of some repeats after a first one."""
     once()
     best = float("inf")
     for _ in range(repeats):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Optional, Sequence
 
-import numpy as np
 from mpi4py import MPI
 
 from . import arrays
@@ -128,7 +127,7 @@ class FamilyMixin:
     # How each of them goes
 
     def _now(self: Any, kind: type[Family], args: Sequence[Any], settings: dict[str, Any]) -> None:
-        shape = _shape(kind, args)
+        shape = untouched.shape(kind.name, args)
         call = None
         if settings or shape not in self._untouched:
             call = kind.prepare(self, args, settings)
@@ -150,14 +149,6 @@ class FamilyMixin:
         if call is not None and call.plan.algorithm != "raw":
             return Prequest(self._starter(call, settings.get("seed")))
         return untouched.again(self, kind.name, _plain(args), info, call)
-
-
-def _shape(kind: type[Family], args: Sequence[Any]) -> Any:
-    """What tells a call that goes to MPI untouched again; None if it must be looked at closely."""
-    arrays_in = [x for x in args[:2] if type(x) is np.ndarray]
-    if not arrays_in or any(isinstance(x, (list, tuple)) for x in args):
-        return None
-    return (kind.name, *((x.dtype.char, x.size) for x in arrays_in), *(x for x in args if isinstance(x, int)))
 
 
 def _plain(args: Sequence[Any]) -> list[Any]:

@@ -34,6 +34,11 @@ class Settings:
         """Wires of both codecs can be cut at multiples of this many values."""
         return lcm(self.codec.grain, self.down.grain)
 
+    @property
+    def packs(self) -> bool:
+        """Whether small arrays may travel as one: no value is dropped, and nothing is remembered of each."""
+        return not self.feedback and self.codec.dense and self.down.dense
+
     def override(
         self,
         codec: Any = None,

@@ -91,7 +91,7 @@ def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings],
             raise BufferError("some of the arrays are on a GPU, others are not: sum them in two calls")
         calls = []
         for chosen, flats in groups.values():
-            whole = Fused(flats, chosen.grain, pack=chosen.codec.dense and chosen.down.dense)
+            whole = Fused(flats, chosen.grain, chosen.packs)
             calls.append(FusedCall(port, chosen, whole, whole, mean))
         return Batch(calls, untouched)
 

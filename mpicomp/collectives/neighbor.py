@@ -121,7 +121,7 @@ def begin(comm: Any, port: Any, signature: str, job: Any, nbytes: int, finish: A
 
 
 def blocking(comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[str, Any]) -> None:
-    shape, call = None if settings else _shape(name, sendbuf, recvbuf), None
+    shape, call = None if settings else untouched.shape(name, (sendbuf, recvbuf)), None
     if shape is None or shape not in comm._untouched:
         call = prepare(comm, name, sendbuf, recvbuf, settings)
         if call is not None and not (call.raw and call.settled()):
@@ -131,13 +131,6 @@ def blocking(comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[st
         if call is not None and shape is not None and not comm._watched:
             comm._untouched.add(shape)
     untouched.now(comm, name, (sendbuf, recvbuf), call)
-
-
-def _shape(name: str, sendbuf: Any, recvbuf: Any) -> Optional[tuple[Any, ...]]:
-    """What tells a call of plain arrays from others; None if they are something else."""
-    if type(sendbuf) is np.ndarray and type(recvbuf) is np.ndarray and not name.endswith("v"):
-        return name, sendbuf.dtype, sendbuf.shape, recvbuf.dtype, recvbuf.shape
-    return None
 
 
 def nonblocking(comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[str, Any]) -> Any:

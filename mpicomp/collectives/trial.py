@@ -5,11 +5,11 @@ With few neighbours on one node MPI copies as fast as a codec works; on a networ
 
 from __future__ import annotations
 
-import time
 from typing import Any, Callable
 
 from .. import engine
 from ..arrays import Flat, empty
+from ..calibration import seconds
 from . import untouched
 
 PIECE = 1 << 20  # values to begin with;
@@ -31,16 +31,5 @@ def pays(comm: Any, port: Any, x: Flat, out: Flat, exchange: Exchange) -> bool:
 
 def _both(comm: Any, port: Any, x: Flat, out: Flat, exchange: Exchange) -> tuple[float, float]:
     """Seconds by MPI, and compressed."""
-    raw = _seconds(port, lambda: untouched.now(comm, "Neighbor_allgather", (x.data, out.data)))
-    return raw, _seconds(port, lambda: engine.wait(exchange(x, out).start(0, 0)))
-
-
-def _seconds(port: Any, once: Callable[[], None]) -> float:
-    """Of the slowest rank, the better of two after a first one."""
-    times = []
-    for _ in range(3):
-        port.comm.Barrier()
-        begin = time.perf_counter()
-        once()
-        times.append(port.slowest(time.perf_counter() - begin))
-    return min(times[1:])
+    raw = seconds(port, lambda: untouched.now(comm, "Neighbor_allgather", (x.data, out.data)), 2)
+    return raw, seconds(port, lambda: engine.wait(exchange(x, out).start(0, 0)), 2)

@@ -86,9 +86,7 @@ class Bucket:
             if flat is None:
                 raise BufferError(f"a gradient of {parameter.dtype} cannot be averaged")
             flats.append(flat)
-        whole = Fused(
-            flats, settings.grain, pack=not settings.feedback and settings.codec.dense and settings.down.dense
-        )
+        whole = Fused(flats, settings.grain, settings.packs)
         return FusedCall(port, settings, whole, whole, True, self.memory)
 
 
