@@ -30,13 +30,13 @@ class Run:
         self.call = port.calls
         self.done = False
         self.error: Optional[BaseException] = None
-        lanes, finish = port.aboard(lanes, finish)
-        self._waiting = iter(lanes)
         self._depth = depth if prologue is None else 1
         self._full_depth = depth
         self._lanes: deque[tuple[Iterator[Any], Any]] = deque()
-        self._finish = finish
         with port.lock:
+            port.check()  # a thread may have seen it fail since the caller last did
+            lanes, self._finish = port.aboard(lanes, finish)
+            self._waiting = iter(lanes)
             port.active.append(self)
             if prologue is not None:
                 self._resume(prologue)

@@ -49,8 +49,8 @@ class MPIPort(Port):
         self.devices: dict[int, Any] = {}  # what carries messages from and to the memory of each GPU
         self.hosts: Optional[int] = None
         self.calls = 0
-        self.broken = False
-        self.untold: Optional[BaseException] = None  # a failure that the caller does not know of
+        self.failure: Optional[BaseException] = None  # what ended this port
+        self.untold = False  # the caller does not know of it
         self.shares = False
         self._returns: Any = MPI.COMM_NULL  # what was lent is given back by it, with the tags it came by
         self._blank = np.frombuffer(os.urandom(16), np.uint8)
@@ -155,16 +155,22 @@ class MPIPort(Port):
         """
         with self.lock:  # a thread may be advancing these runs
             if told:
-                self.untold = None
-            if self.broken or getattr(error, "settled", False):
+                self.untold = False
+            if self.failure is not None or getattr(error, "settled", False):
                 return
-            self.broken, self.untold = True, None if told else error
+            self.failure, self.untold = error, not told
             _GRAVES.append(self)
             for run in list(self.active):
                 run.abandon(error)
             if not isinstance(error, RemoteError):
                 first = min((run.call for run in self.ruins), default=self.calls + 1)
                 self._alarm.tell_failure(first, error)
+
+    def check(self) -> None:
+        """Raise what ended this port, if it has ended: a run that began now would wait for ever."""
+        if self.failure is not None:
+            self.untold = False
+            raise self.failure
 
     def share_memory(self) -> None:
         """Let large wires stay where they are between ranks of one node. Collective; done once."""
@@ -208,7 +214,7 @@ class MPIPort(Port):
 
         A broken one may have messages under way and is left to MPI_Finalize.
         """
-        if self.broken or MPI.Is_finalized() or self.comm == MPI.COMM_NULL:
+        if self.failure is not None or MPI.Is_finalized() or self.comm == MPI.COMM_NULL:
             return
         with self.lock:
             try:
@@ -217,11 +223,11 @@ class MPIPort(Port):
                         self.idle(self.active[0])
             except Exception as error:
                 self.fail(error)  # whoever waits for the run gets it
-            if not self.broken and self._alarm.settle():
+            if self.failure is None and self._alarm.settle():
                 if self._returns != MPI.COMM_NULL:
                     self._returns.Free()
                 self.comm.Free()
-            elif not self.broken:
+            elif self.failure is None:
                 _GRAVES.append(self)
 
     def _differs(self, run: Any, tag: int) -> bool:
@@ -260,10 +266,9 @@ def port_of(comm: MPI.Comm) -> MPIPort:
     """The port of a communicator: made on first use (collective), kept with it, freed with it."""
     keyval = _keyval("port", lambda comm, keyval, port: port.free())
     port: Any = comm.Get_attr(keyval)
-    if port is not None and port.untold is not None:
-        error, port.untold = port.untold, None
-        raise error
-    if port is None or port.broken:
+    if port is not None and port.untold:
+        port.check()
+    if port is None or port.failure is not None:
         port, old = MPIPort(comm), port
         if old is not None:
             port.plans, port.tables, port.hosts = old.plans, old.tables, old.hosts

@@ -148,3 +148,29 @@ def test_disagreement_among_several_requests_is_an_error_on_all(comm, late):
     x = np.ones(10, np.float32)
     comm.Allreduce(MPI.IN_PLACE, x, codec="raw")
     assert (x == comm.size).all()
+
+
+@several
+def test_a_failure_may_come_while_the_next_call_is_being_planned(comm):
+    """The progress thread sees it. A call that began now on what the failure ended would wait for ever."""
+
+    class Broken(mpicomp.codecs.FP16):
+        def encode_into(self, x, wire, stream):
+            if LAST:
+                raise ArithmeticError("broken on purpose")
+            super().encode_into(x, wire, stream)
+
+    class Slow(mpicomp.codecs.FP16):
+        def __str__(self):  # when the call is described to the other ranks
+            time.sleep(0.1)
+            return super().__str__()
+
+    requests = [comm.Iallreduce(MPI.IN_PLACE, np.ones(1000, np.float32), codec=Broken(), algorithm="direct")]
+    with pytest.raises((ArithmeticError, mpicomp.RemoteError), match="broken on purpose"):
+        requests.append(comm.Iallreduce(MPI.IN_PLACE, np.ones(500, np.float32), codec=Slow(), algorithm="direct"))
+        requests.pop().Wait()
+    with pytest.raises((ArithmeticError, mpicomp.RemoteError), match="broken on purpose"):
+        requests.pop().Wait()
+    x = np.ones(10, np.float32)
+    comm.Allreduce(MPI.IN_PLACE, x, codec="raw")
+    assert (x == comm.size).all()
