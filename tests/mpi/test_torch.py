@@ -316,7 +316,7 @@ def test_an_error_on_one_rank_reaches_the_training_loops_of_all(comm):
             super().encode_into(x, wire, stream)
 
     model, _ = parallel(comm, codec=Broken())
-    with pytest.raises(RuntimeError, match="broken on purpose"):
+    with pytest.raises((RuntimeError, ArithmeticError), match="broken on purpose"):  # torch makes one the other, or not
         loss_of(model).backward()
     comm.Barrier()
 
