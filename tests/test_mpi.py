@@ -1,6 +1,6 @@
 """The suite in tests/mpi, started under mpiexec on several numbers of ranks, with every MPI that is installed.
 
-All of it on 1, 2, 4 and 7 ranks of MPICH and 2 of Open MPI; elsewhere what depends on the MPI most, with the errors on 3 and 4 ranks.
+All of it on 1, 2, 3, 4 and 7 ranks of MPICH and of Open MPI; on Intel MPI what depends on the MPI most.
 
 Once more with arrays of a GPU in place of NumPy's: on CuPy's stand-in (see emulation/README.md) or, marked gpu, on a GPU.
 """
@@ -12,30 +12,28 @@ import os
 import launch
 import pytest
 
-RUNS = [(library, n) for library in ("mpich", "openmpi") for n in (1, 2, 3, 4, 7)] + [("impi", 3)]
-ALL = [("mpich", 1), ("mpich", 2), ("mpich", 4), ("mpich", 7), ("openmpi", 2)]
-CORE = ["allreduce", "errors_protocol", "neighbor", "requests", "shared_memory"]
-ERRORS = ["errors", "errors_watched"]
+RUNS = [(library, n, ["tests/mpi"]) for library in ("mpich", "openmpi") for n in (1, 2, 3, 4, 7)]
+CORE = [
+    f"tests/mpi/test_{name}.py" for name in ("allreduce", "errors_protocol", "neighbor", "requests", "shared_memory")
+]
 
 
-@pytest.mark.parametrize("library, n", RUNS)
-def test_the_mpi_suite_passes(library, n):
+@pytest.mark.parametrize("library, n, tests", [*RUNS, ("impi", 3, CORE)])
+def test_the_mpi_suite_passes(library, n, tests):
     if not launch.available(library):
         pytest.skip(f"no environment with {library} (make test makes it)")
-    chosen = CORE + ERRORS if library != "impi" and n in (3, 4) else CORE
-    run(n, ["tests/mpi"] if (library, n) in ALL else [f"tests/mpi/test_{name}.py" for name in chosen], library)
+    run(n, tests, library)
 
 
 def run(n, tests, library="mpich", **variables):
-    suite = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", *tests]
+    suite = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:logging", "--color=no", *tests]
     print(launch.mpirun(n, *suite, library=library, limit=600, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", **variables))
 
 
 TORCH = ["--ignore=tests/mpi/test_torch.py", "--ignore=tests/mpi/test_torch_tensors.py"]  # tensors of the CPU
-SLOW = [f"--ignore=tests/mpi/test_{name}.py" for name in ("family", "neighbor", *ERRORS)]  # 40 s on 3 ranks of 2 cores
 ON_GPU = {  # ranks, whose arrays, whether MPI is CUDA-aware, tests
     "staged": (2, "cupy", "0", ["tests/mpi", *TORCH]),
-    "staged on 3": (3, "cupy", "0", ["tests/mpi", *TORCH, *SLOW]),
+    "staged on 3": (3, "cupy", "0", ["tests/mpi", *TORCH]),
     "CUDA-aware": (2, "cupy", "1", ["tests/mpi/test_device.py", "tests/mpi/test_requests.py"]),
     "some ranks": (3, "mixed", "0", ["tests/mpi/test_allreduce.py", "tests/mpi/test_gossip.py"]),
     "some ranks, CUDA-aware": (2, "mixed", "1", ["tests/mpi/test_shared_memory.py"]),
@@ -55,5 +53,4 @@ def test_the_mpi_suite_passes_with_what_stands_for_a_gpu(n, arrays, aware, tests
 def test_the_mpi_suite_passes_on_a_gpu(n, arrays, aware, tests):
     """All of it. CUDA-aware only if this MPI says so: else it would crash."""
     given = {"MPICOMP_CUDA_AWARE": "0"} if aware == "0" else {}
-    tests = [each for each in tests if each not in SLOW]
     run(n, tests, MPICOMP_TEST_ARRAYS=arrays, MPICOMP_TEST_LONG="1", **given)
