@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Iterable
 
@@ -23,15 +22,13 @@ class Table:
         self.points.setdefault(algorithm, []).append((nbytes, seconds))
 
     def estimate(self, algorithm: str, nbytes: int) -> float:
-        """Seconds: on straight lines between points in log-log, on the last two points' line beyond them."""
+        """Seconds: on straight lines between points, as latency and bandwidth make them; beyond, on that of the last two."""
         points = self.points[algorithm]
         if nbytes <= points[0][0] or len(points) == 1:
             return points[0][1] * max(nbytes / points[0][0], 1.0)
         for (a, s), (b, t) in zip(points, points[1:]):
             if nbytes <= b:
-                share = math.log(nbytes / a) / math.log(b / a)
-                return s * (t / s) ** share
-        (a, s), (b, t) = points[-2:]
+                return s + (t - s) * (nbytes - a) / (b - a)
         slope = max((t - s) / (b - a), 0.5 * t / b)  # noise must not make large messages free
         return t + slope * (nbytes - b)
 

@@ -31,12 +31,20 @@ def test_the_fastest_is_taken_at_each_size():
     assert "expected: ring 2 ms, direct 3 ms, raw 10 ms" in str(plan)
 
 
-def test_between_two_points_times_are_on_a_line_of_logarithms():
+def test_between_two_points_times_are_on_a_line():
     table = Table("", {"raw": [(10 * KB, 1e-5), (1000 * KB, 1e-3)]})
     assert table.estimate("raw", 100 * KB) == pytest.approx(1e-4)
     assert table.estimate("raw", 10 * KB) == pytest.approx(1e-5)
     assert table.estimate("raw", 1 * KB) == pytest.approx(1e-5)
     assert table.estimate("raw", 2000 * KB) == pytest.approx(2e-3)
+
+
+def test_a_latency_and_a_bandwidth_give_every_size_from_two():
+    latency, bandwidth = 2e-4, 1e8
+    sizes = [8 * KB, 64 * KB, 512 * KB, 4 * MB]
+    table = Table("", {"direct": [(n, latency + n / bandwidth) for n in sizes]})
+    for n in (16 * KB, 100 * KB, 1 * MB, 40 * MB):
+        assert table.estimate("direct", n) == pytest.approx(latency + n / bandwidth)
 
 
 def test_noise_does_not_make_large_arrays_free():
