@@ -33,6 +33,7 @@ ARGUMENTS = {
     "reduce": "wires p position own n scale wire key first offset nearest",
     "scale_add": "x n acc weight",
     "round": "acc n out",
+    "lift": "x n acc",
     "multiply": "acc n weight",  # and divide: on GPUs alone
     "divide": "acc n weight",
     "select": "x n block k values pace tail stride key first",

@@ -170,6 +170,15 @@ def test_scale_add_is_the_reference(compiled, kind):
 
 
 @pytest.mark.parametrize("kind", STORED)
+def test_what_is_stored_as_the_type_of_sums_is_the_reference(compiled, kind):
+    x = special(kind)
+    got, want = np.empty((2, x.size), np.float64 if kind == "f64" else np.float32)
+    compiled(f"lift_{kind}")(x, x.size, got)
+    reference.find(f"lift_{kind}")(x, x.size, want)
+    assert same_numbers(got, want)
+
+
+@pytest.mark.parametrize("kind", STORED)
 def test_rounding_sums_is_the_reference(compiled, kind):
     acc = special("f64" if kind == "f64" else "f32")
     if kind in ("f16", "bf16"):  # every value, the midpoints between, and their neighbours

@@ -1,4 +1,5 @@
-/* Sums of plain arrays: acc += weight * x (two roundings, no fused multiply-add), and sums rounded to storage. */
+/* Sums of plain arrays: acc += weight * x (two roundings, no fused multiply-add), sums rounded to storage, and what is
+ * stored in the type of sums. */
 #include "quads.h"
 
 template <class K>
@@ -24,6 +25,17 @@ template <class K> MC_FN void round_all(const typename K::SUM *acc, mc_i64 n, ty
     }
 }
 
+template <class K> MC_FN void lift_all(const typename K::STORED *x, mc_i64 n, typename K::SUM *acc)
+{
+    EACH_QUAD(i, n)
+    {
+        four<typename K::STORED> v = load4(x, i, n);
+        four<typename K::SUM> sum;
+        EACH(k, 4) sum.v[k] = K::widen(v.v[k]);
+        store4(acc, i, n, sum);
+    }
+}
+
 /* Arithmetic in place that does not flush subnormals, as CuPy's own does; the CPU needs no kernels for it. */
 template <class K> MC_FN void multiply(typename K::SUM *acc, mc_i64 n, typename K::SUM by, bool divide)
 {
@@ -41,6 +53,7 @@ template <class K> MC_FN void multiply(typename K::SUM *acc, mc_i64 n, typename 
         scale_add<K>(x, n, acc, weight);                                                                                \
     }                                                                                                                   \
     MC_KERNEL(mc_round_##K)(const K::SUM *acc, mc_i64 n, K::STORED *out) { round_all<K>(acc, n, out); }            \
+    MC_KERNEL(mc_lift_##K)(const K::STORED *x, mc_i64 n, K::SUM *acc) { lift_all<K>(x, n, acc); }                       \
     MC_KERNEL(mc_multiply_##K)(K::SUM *acc, mc_i64 n, K::SUM weight) { multiply<K>(acc, n, weight, false); }            \
     MC_KERNEL(mc_divide_##K)(K::SUM *acc, mc_i64 n, K::SUM weight) { multiply<K>(acc, n, weight, true); }
 

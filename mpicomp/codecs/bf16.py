@@ -26,9 +26,7 @@ class BF16(Codec, name="bf16"):
         launch.kernel("round_bf16", x.data)(x.data, x.n, wire.view("u2"))
 
     def decode_into(self, wire: Any, out: Flat) -> None:
-        out.data.view("u4")[:] = wire.view("u2")
-        bits = out.data.view("u4")
-        bits <<= 16
+        launch.kernel("lift_bf16", wire)(wire.view("u2"), out.n, out.data)
 
     def add_into(self, wire: Any, acc: Any, kind: str, weight: float = 1.0) -> None:
         accumulate(Flat(wire.view("u2"), "bf16"), acc, weight)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from .. import launch
 from ..arrays import Flat
-from .base import Codec, Stream
+from .base import Codec, Stream, accumulate
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,20 @@ class FP16(Codec, name="fp16"):
         return 2 * n
 
     def encode_into(self, x: Flat, wire: Any, stream: Stream) -> None:
+        if x.kind == "f32":
+            launch.kernel("round_f16", x.data)(x.data, x.n, wire.view("u2"))
+            return
         with np.errstate(over="ignore", under="ignore"):
             wire.view("f2")[:] = x.data
 
     def decode_into(self, wire: Any, out: Flat) -> None:
-        out.data[:] = wire.view("f2")
+        if out.kind == "f32":
+            launch.kernel("lift_f16", wire)(wire.view("u2"), out.n, out.data)
+        else:
+            out.data[:] = wire.view("f2")
+
+    def add_into(self, wire: Any, acc: Any, kind: str, weight: float = 1.0) -> None:
+        if kind == "f32":
+            accumulate(Flat(wire.view("u2"), "f16"), acc, weight)
+        else:
+            super().add_into(wire, acc, kind, weight)

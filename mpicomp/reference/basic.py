@@ -38,6 +38,21 @@ def round_bf16(acc: np.ndarray, n: int, out: np.ndarray) -> None:
     out[:n].view(np.uint16)[:] = np.where(np.isnan(acc[:n]), np.uint32(0x7FC0), bits)
 
 
+def lift_f32(x: np.ndarray, n: int, acc: np.ndarray) -> None:
+    acc[:n] = x[:n]
+
+
+lift_f64 = lift_f32
+
+
+def lift_f16(x: np.ndarray, n: int, acc: np.ndarray) -> None:
+    acc[:n] = widen_f16(x[:n])
+
+
+def lift_bf16(x: np.ndarray, n: int, acc: np.ndarray) -> None:
+    acc[:n] = widen_bf16(x[:n])
+
+
 def add_values(values: np.ndarray, acc: np.ndarray, weight: float) -> None:
     """acc += weight * values, each product and each sum rounded to acc's type."""
     with np.errstate(all="ignore"):
