@@ -16,7 +16,7 @@ import numpy as np
 from . import launch
 from .arrays import cupy_module
 
-FILES = ("basic", "natural8", "natural", "dithering", "sign", "sparse", "lowrank")
+FILES = ("basic", "natural8", "natural", "dithering", "sign", "grid", "sparse", "lowrank")
 FILE_OF = {"topk": "sparse", "randk": "sparse", "": "basic"}
 
 

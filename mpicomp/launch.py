@@ -50,6 +50,7 @@ STATUS = ("scatter", "accumulate")  # verbs that return 0, or another number if 
 TAILS = {  # what a codec's kernels take after these
     "dithering": "bits norm blocksize flags",
     "sign": "blocksize",
+    "grid": "step bits",
 }
 SCALARS = {
     "n": ctypes.c_int64,
@@ -69,6 +70,7 @@ SCALARS = {
     "norm": ctypes.c_int32,
     "blocksize": ctypes.c_int32,
     "flags": ctypes.c_int32,
+    "step": ctypes.c_double,
 }
 STORED = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}  # bytes of x, own and out; acc has 4, or 8 for f64
 

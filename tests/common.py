@@ -26,6 +26,7 @@ SPECS = [
     "sign",
     "sign:block=64",
 ]
+STORED = {"f32": np.float32, "f64": np.float64, "f16": np.uint16, "bf16": np.uint16}  # as kernels see them
 
 
 def levels() -> list[str]:
@@ -48,3 +49,15 @@ def relative_error(y: np.ndarray, x: np.ndarray) -> float:
     """|y - x| / |x| in float64."""
     y, x = y.astype(np.float64), x.astype(np.float64)
     return float(np.linalg.norm(y - x) / np.linalg.norm(x))
+
+
+def special(kind):
+    """All exponents with telling mantissas, both signs: zeros, subnormals, infinities and NaN among them."""
+    if kind in ("f16", "bf16"):
+        return np.arange(65536, dtype=np.uint16)
+    rng = np.random.default_rng(5)
+    bits, mantissa, exponents = (32, 23, 256) if kind == "f32" else (64, 52, 2048)
+    ones = (1 << mantissa) - 1
+    mantissas = [0, 1, 2, 1 << mantissa - 1, ones // 3, ones - 1, ones, *rng.integers(0, ones, 9).tolist()]
+    values = [s << bits - 1 | e << mantissa | m for s in (0, 1) for e in range(exponents) for m in mantissas]
+    return np.array(values, f"u{bits // 8}").view(STORED[kind])

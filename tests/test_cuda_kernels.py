@@ -46,7 +46,10 @@ SPECS = [
     "lowrank",
     "raw",
     "fp16",
+    "grid:bits=2",
+    "grid:bits=4,step=0.3",
     "grid",
+    "grid:bits=16",
 ]
 
 
@@ -58,7 +61,7 @@ def test_kernels_run_from_their_source_give_the_bits_of_the_cpu(order):
 
 @pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC (pip install nvidia-cuda-nvrtc)")
 def test_kernels_run_as_compiled_ptx_give_the_bits_of_the_cpu():
-    run("200", "f32,bf16", *SPECS[:14], MPICOMP_TEST_KERNELS="ptx")  # the kinds whose sums have subnormals to flush
+    run("200", "f32,bf16", *SPECS, MPICOMP_TEST_KERNELS="ptx")  # the kinds whose sums have subnormals to flush
 
 
 @pytest.mark.gpu

@@ -423,33 +423,3 @@ def test_the_virtual_clock_counts_bytes_latency_and_arithmetic():
     assert natural.mix(xs) == pytest.approx(1e-3 + 2 * 1.125e-3)
     slow = Workers("choco", RING, xs, codec="natural", network=network, costs=Costs(encode=1e6, decode=1e9))
     assert slow.mix(xs) == pytest.approx(4e-3 + 1e-3 + 2 * 1.125e-3, rel=0.01)
-
-
-# The absolute grid
-
-
-def test_the_grid_is_unbiased_within_its_range_and_bounded():
-    codec, n = mpicomp.codec("grid:step=0.25,bits=4"), 4000
-    x = np.random.default_rng(0).uniform(-1.7, 1.7, n).astype("f4")
-    errors = np.mean([codec.decode(codec.encode(x, seed=s), like=x) - x for s in range(400)], axis=0)
-    assert np.abs(errors).max() < 6 * 0.125 / 400**0.5
-    assert np.abs(codec.decode(codec.encode(x), like=x) - x).max() < 0.25
-    assert codec.wire_size(n) == n // 2
-
-
-@pytest.mark.parametrize("bits", [2, 4, 8, 16])
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_the_grid_keeps_its_points_and_cuts_off_beyond(bits, dtype):
-    codec = mpicomp.Grid(step=0.5, bits=bits)
-    most = ((1 << bits - 1) - 1) * 0.5
-    x = np.array([0, 0.5, -0.5, most, -most, 1e30, -1e30, np.nan, np.inf, -np.inf, most], dtype)
-    y = codec.decode(codec.encode(x, seed=3), like=x)
-    assert y[:5].tolist() == x[:5].tolist() and y[5:7].tolist() == [most, -most]
-    assert np.isnan(y[7:10]).all() and y[10] == most
-    assert mpicomp.codec(str(codec)) == codec
-
-
-def test_impossible_grids_are_refused():
-    for spec in ("grid:bits=3", "grid:step=0", "grid:step=-1", "grid:step=inf"):
-        with pytest.raises(mpicomp.CodecError):
-            mpicomp.codec(spec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from common import levels
+from common import STORED, levels, special
 
 from mpicomp import reference
 from mpicomp.reference import basic
@@ -17,7 +17,6 @@ FORMATS = {
     ("natural", "f64"): TWELVE,
     ("natural8", "f32"): EIGHT,
 }
-STORED = {"f32": np.float32, "f64": np.float64, "f16": np.uint16, "bf16": np.uint16}
 KEY = 0x0123456789ABCDEF
 LENGTHS = [*range(201), 511, 512, 513, 1023, 1024, 1025, 65_537, 100_001]
 each_format = pytest.mark.parametrize("codec, kind", FORMATS)
@@ -25,18 +24,6 @@ each_format = pytest.mark.parametrize("codec, kind", FORMATS)
 
 def test_the_c_library_is_there():
     assert levels()
-
-
-def special(kind):
-    """All exponents with telling mantissas, both signs: zeros, subnormals, infinities and NaN among them."""
-    if kind in ("f16", "bf16"):
-        return np.arange(65536, dtype=np.uint16)
-    rng = np.random.default_rng(5)
-    bits, mantissa, exponents = (32, 23, 256) if kind == "f32" else (64, 52, 2048)
-    ones = (1 << mantissa) - 1
-    mantissas = [0, 1, 2, 1 << mantissa - 1, ones // 3, ones - 1, ones, *rng.integers(0, ones, 9).tolist()]
-    values = [s << bits - 1 | e << mantissa | m for s in (0, 1) for e in range(exponents) for m in mantissas]
-    return np.array(values, f"u{bits // 8}").view(STORED[kind])
 
 
 def typical(kind, n, seed):

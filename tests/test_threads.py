@@ -15,7 +15,7 @@ from mpicomp.codecs import lowrank
 from mpicomp.codecs.base import Stream, Terms
 
 SPARSE = ["topk:ratio=0.1,block=512", "randk:k=9,block=512", "topk:ratio=0.1,block=512|natural"]
-EACH = [(spec, kind) for spec in SPECS + SPARSE for kind in mpicomp.codec(spec).kinds]
+EACH = [(spec, kind) for spec in [*SPECS, *SPARSE, "grid:bits=4"] for kind in mpicomp.codec(spec).kinds]
 LEAST = 4096  # values that make a thread worth its start, here: a range takes long enough for others to begin
 N = 4 * LEAST + 77
 SHARED = 5  # the key of all ranks, for randk

@@ -15,7 +15,7 @@ class Blocked(Codec):
     family = ""
     nearest = 0  # 1: no chance is taken
 
-    def tail(self) -> tuple[int, ...]:
+    def tail(self) -> tuple[Any, ...]:
         """The settings as the kernels take them."""
         raise NotImplementedError
 

@@ -285,7 +285,7 @@ class Run:
         count = len(self._parts(words, registers))
         if count > 1:
             base, offset = re.match(r"\[([^+\]]+)(?:\+(-?\d+))?\]", address).groups()
-            if ((self.get(base, "u64") + np.uint64(int(offset or 0))) % np.uint64(count * kind.itemsize)).any():
+            if ((self.get(base, "u64") + np.uint64(int(offset or 0) % 2**64)) % np.uint64(count * kind.itemsize)).any():
                 raise PTXError("misaligned access to a vector")
 
     def op_atom(self, words: list[str], operands: list[str]) -> None:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-CODECS = ("natural", "natural8", "dithering", "sign", "topk", "randk", "lowrank")
+CODECS = ("natural", "natural8", "dithering", "sign", "topk", "randk", "lowrank", "grid")
 FLAGS = ["-std=gnu11", "-fPIC", "-ffp-contract=off", "-fno-sanitize-recover=all", "-fsanitize=address,undefined"]
 SLICE = 500_000
 LEVELS = {1: (), 3: ("-march=x86-64-v3",), 4: ("-march=x86-64-v4",)}

@@ -17,6 +17,8 @@ typedef uint64_t u64;
 typedef int64_t i64;
 typedef void (*encode_t)(const void *, i64, u8 *, u64, u64, u32, int, int, int, int, int);
 typedef void (*decode_t)(const u8 *, i64, void *, int, int, int, int);
+typedef void (*grid_encode_t)(const void *, i64, u8 *, u64, u64, u32, int, double, int);
+typedef void (*grid_decode_t)(const u8 *, i64, void *, double, int);
 typedef void (*add32_t)(const u8 *, i64, void *, float, int, int, int, int);
 typedef void (*add64_t)(const u8 *, i64, void *, double, int, int, int, int);
 typedef void (*reduce32_t)(const u8 *const *, int, int, const void *, i64, float, u8 *, u64, u64, u32, int, int, int, int, int);
@@ -251,6 +253,30 @@ static void sign(void)
     dense(kind, n, blocks(n, 1, block, kind == 1 ? 8 : 4), block, 0, 0, 0);
 }
 
+static void grid(void)
+{
+    int kind = (int)below(2), bits = 2 << below(4);
+    i64 n = length(), nbytes = (n * bits + 7) / 8;
+    u64 key = draw(), first = draw() >> below(64);
+    double step = below(8) ? 0.01 : 1e-300;
+    void *x = values(n, kind);
+    u8 *wire = NULL, *decoded = NULL;
+    EACH_LEVEL(ENCODE, level)
+    {
+        u8 *out = room(nbytes);
+        ((grid_encode_t)kernels[ENCODE][kind][level])(x, n, out, key, first, 0, 0, step, bits);
+        wire = compare(wire, out, nbytes, 0, "encode", kind, level);
+    }
+    spoil(wire, nbytes);
+    EACH_LEVEL(DECODE, level)
+    {
+        u8 *out = room(n * STORED[kind]);
+        ((grid_decode_t)kernels[DECODE][kind][level])(wire, n, out, step, bits);
+        decoded = compare(decoded, out, n * STORED[kind], 0, "decode", kind, level);
+    }
+    free(x), free(wire), free(decoded);
+}
+
 /* topk and randk: `number` blocks of m values, k of each on the wire, their values among its bytes or apart from them. */
 static void sparse(void)
 {
@@ -327,13 +353,13 @@ int main(int argc, char **argv)
 {
     static const struct { const char *name; void (*once)(void); } codecs[] = {
         {"natural", natural}, {"natural8", natural8}, {"dithering", dithering}, {"sign", sign},
-        {"topk", sparse},     {"randk", sparse},      {"lowrank", lowrank},
+        {"topk", sparse},     {"randk", sparse},      {"lowrank", lowrank},   {"grid", grid},
     };
     void (*once)(void) = NULL;
     if (argc != 5 || !(library = dlopen(argv[1], RTLD_NOW)))
         return fprintf(stderr, "fuzz LIBRARY CODEC INPUTS SEED (%s)\n", argc == 5 ? dlerror() : "four arguments"), 2;
     best = ((int (*)(void))dlsym(library, "mc_cpu_level"))();
-    for (int i = 0; i < 7; i++)
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
         if (!strcmp(codecs[i].name, argv[2]))
             codec = codecs[i].name, once = codecs[i].once;
     if (!once)
