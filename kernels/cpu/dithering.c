@@ -46,15 +46,13 @@ MC_FN void code_levels(mc_u8 *level, mc_u64 sign, settings_t set, mc_u8 *wire)
 
 MC_FN void code_f32(const float *v, settings_t set, scale_t scale, draws_t from, mc_u8 *wire)
 {
-    mc_u32 r[64];
     mc_u8 level[64];
     mc_u64 sign;
-    draw_32(r, from);
     if (set.natural) {
-        levels_natural_f32(v, scale.inverse, r, level);
+        levels_natural_f32(v, scale.inverse, from, level);
         sign = top_bits((const mc_any32 *)v);
     } else
-        sign = levels_standard_f32(v, scale.inverse, r, level);
+        sign = levels_standard_f32(v, scale.inverse, from, level);
     code_levels(level, sign, set, wire);
 }
 

@@ -1,9 +1,9 @@
 /* Levels of 64 values: see dithering.h. levels_natural and levels_standard take doubles that are ready to be compared with
- * levels, as that says; those for floats make them. */
+ * levels, as that says, and random numbers; those for floats make both. */
 #ifndef MC_CPU_LEVELS_H
 #define MC_CPU_LEVELS_H
 #include "../dithering.h"
-#include "simd.h"
+#include "pack.h"
 
 #if defined(__AVX512BW__)
 
@@ -67,36 +67,71 @@ MC_FN mc_u64 levels_standard(const double *y, const mc_u32 *r, mc_u8 *level)
 
 #elif defined(__AVX2__)
 
-/* 8 numbers, and one more where r is below the fraction. */
-MC_FN __m256i one_more(__m256i v, const mc_u32 *r, __m256i fraction)
+/* Doubles of 8 values are halves of 4; what is taken from both with one shuffle is in the order 0 1 4 5 2 3 6 7. */
+#define EVERY_SECOND(y, first)                                                                                             \
+    _mm256_castps_si256(_mm256_shuffle_ps(_mm256_castpd_ps((y)[0]), _mm256_castpd_ps((y)[1]), (first) ? 0xDD : 0x88))
+
+/* Random numbers in that order, the top bit turned, since vectors are compared as signed numbers. */
+typedef struct {
+    __m256i a, b, plus;
+} lanes_t;
+
+MC_FN lanes_t lanes_of(draws_t from)
 {
-    const __m256i top = _mm256_set1_epi32((mc_i32)0x80000000u);
-    __m256i below = _mm256_cmpgt_epi32(_mm256_xor_si256(fraction, top), _mm256_xor_si256(load_256(r), top));
+#define LANE(j) ((mc_i32)(j * 0x9E3779B9u))
+    const __m256i lane = _mm256_setr_epi32(0, LANE(1), LANE(4), LANE(5), LANE(2), LANE(3), LANE(6), LANE(7));
+    mc_group_t g = mc_group(from.key, from.first / MC_GROUP);
+    lanes_t lanes = {_mm256_add_epi32(_mm256_set1_epi32((mc_i32)g.a), lane), _mm256_set1_epi32((mc_i32)g.b),
+                     _mm256_set1_epi32((mc_i32)(from.offset + 0x80000000u))};
+    return lanes;
+}
+
+/* mc_draw of the next 8. */
+MC_FN __m256i draw_8(lanes_t *lanes)
+{
+    __m256i x = lanes->a;
+    lanes->a = _mm256_add_epi32(x, _mm256_set1_epi32(LANE(8)));
+    x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
+    x = _mm256_add_epi32(_mm256_mullo_epi32(x, _mm256_set1_epi32(0x7FEB352D)), lanes->b);
+    x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 15));
+    x = _mm256_mullo_epi32(x, _mm256_set1_epi32((mc_i32)0x846CA68Bu));
+    x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
+    return _mm256_add_epi32(x, lanes->plus);
+#undef LANE
+}
+
+/* The same of those that stand in memory. */
+MC_FN __m256i drawn_8(const mc_u32 *r)
+{
+    return _mm256_xor_si256(_mm256_permute4x64_epi64(load_256(r), 0xD8), _mm256_set1_epi32((mc_i32)0x80000000u));
+}
+
+/* 8 numbers, and one more where r is below the fraction. */
+MC_FN __m256i one_more(__m256i v, __m256i r, __m256i fraction)
+{
+    __m256i below = _mm256_cmpgt_epi32(_mm256_xor_si256(fraction, _mm256_set1_epi32((mc_i32)0x80000000u)), r);
     return _mm256_sub_epi32(v, below);
 }
 
-/* Every second word of 8 doubles: the high ones with 0xDD, the low ones with 0x88. */
-#define WORDS(y, which)                                                                                                    \
-    _mm256_castpd_si256(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(_mm256_castpd_ps((y)[0]),                 \
-                                                                                 _mm256_castpd_ps((y)[1]), which)), 0xD8))
-
-MC_FN __m256i natural_8(const __m256d y[2], const mc_u32 *r)
+MC_FN __m256i natural_8(const __m256d y[2], __m256i r)
 {
-    __m256i high = WORDS(y, 0xDD), low = WORDS(y, 0x88);
-    __m256i fraction = _mm256_or_si256(_mm256_slli_epi32(high, 12), _mm256_srli_epi32(low, 20));
-    return one_more(_mm256_srli_epi32(high, 20), r, fraction);
+    __m256d fraction[2];
+    EACH(h, 2) fraction[h] = _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_castpd_si256(y[h]), 12));
+    return one_more(_mm256_srli_epi32(EVERY_SECOND(y, 1), 20), r, EVERY_SECOND(fraction, 1));
 }
 
-MC_FN __m256i standard_8(const __m256d y[2], const mc_u32 *r)
+MC_FN __m256i standard_8(const __m256d y[2], __m256i r)
 {
-    __m256i v = one_more(WORDS(y, 0xDD), r, WORDS(y, 0x88));
+    __m256i v = one_more(EVERY_SECOND(y, 1), r, EVERY_SECOND(y, 0));
     return _mm256_srai_epi32(_mm256_slli_epi32(v, 24), 24);
 }
 
-/* Bytes in order from what the packs, which work in lanes of 128 bits, leave. */
+/* Bytes in order from what the packs, which work in lanes of 128 bits, leave of four times that. */
 MC_FN __m256i in_order(__m256i packed)
 {
-    return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    const __m256i swap = _mm256_set_epi64x(0x0F0E0B0A0D0C0908, 0x0706030205040100, 0x0F0E0B0A0D0C0908, 0x0706030205040100);
+    packed = _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    return _mm256_shuffle_epi8(packed, swap);
 }
 
 MC_FN void natural_32(const __m256i t[4], mc_u8 *level)
@@ -122,7 +157,7 @@ MC_FN void levels_natural(const double *y, const mc_u32 *r, mc_u8 *level)
         __m256i t[4];
         for (int k = 0; k < 4; k++) {
             __m256d pair[2] = {_mm256_loadu_pd(y + i + 8 * k), _mm256_loadu_pd(y + i + 8 * k + 4)};
-            t[k] = natural_8(pair, r + i + 8 * k);
+            t[k] = natural_8(pair, drawn_8(r + i + 8 * k));
         }
         natural_32(t, level + i);
     }
@@ -135,15 +170,16 @@ MC_FN mc_u64 levels_standard(const double *y, const mc_u32 *r, mc_u8 *level)
         __m256i t[4];
         for (int k = 0; k < 4; k++) {
             __m256d pair[2] = {_mm256_loadu_pd(y + i + 8 * k), _mm256_loadu_pd(y + i + 8 * k + 4)};
-            t[k] = standard_8(pair, r + i + 8 * k);
+            t[k] = standard_8(pair, drawn_8(r + i + 8 * k));
         }
         sign[i / 32] = standard_32(t, level + i);
     }
     return (mc_u64)sign[1] << 32 | sign[0];
 }
 
-/* Of floats, without a way through memory. */
-MC_FN void levels_natural_f32(const float *v, double inverse, const mc_u32 *r, mc_u8 *level)
+/* Of floats, with nothing on the way through memory. */
+#define FLOATS_AT_ONCE
+MC_FN void natural_at_once(const float *v, double inverse, lanes_t lanes, mc_u8 *level)
 {
     const __m256d size = _mm256_castsi256_pd(_mm256_set1_epi64x(0x7FFFFFFFFFFFFFFF)), half = _mm256_set1_pd(0.5);
     const __m256d by = _mm256_set1_pd(inverse);
@@ -156,13 +192,13 @@ MC_FN void levels_natural_f32(const float *v, double inverse, const mc_u32 *r, m
                 x = _mm256_mul_pd(_mm256_and_pd(x, size), by);
                 y[h] = _mm256_max_pd(x, _mm256_fmadd_pd(half, x, half));
             }
-            t[k] = natural_8(y, r + i + 8 * k);
+            t[k] = natural_8(y, draw_8(&lanes));
         }
         natural_32(t, level + i);
     }
 }
 
-MC_FN mc_u64 levels_standard_f32(const float *v, double inverse, const mc_u32 *r, mc_u8 *level)
+MC_FN mc_u64 standard_at_once(const float *v, double inverse, lanes_t lanes, mc_u8 *level)
 {
     const __m256d by = _mm256_set1_pd(inverse), shift = _mm256_set1_pd(MC_DITHERING_SHIFT);
     mc_u32 sign[2];
@@ -174,7 +210,7 @@ MC_FN mc_u64 levels_standard_f32(const float *v, double inverse, const mc_u32 *r
                 __m256d x = _mm256_cvtps_pd(_mm_loadu_ps(v + i + 8 * k + 4 * h));
                 y[h] = _mm256_add_pd(_mm256_mul_pd(x, by), shift);
             }
-            t[k] = standard_8(y, r + i + 8 * k);
+            t[k] = standard_8(y, draw_8(&lanes));
         }
         sign[i / 32] = standard_32(t, level + i);
     }
@@ -210,25 +246,34 @@ MC_FN mc_u64 levels_standard(const double *y, const mc_u32 *r, mc_u8 *level)
 
 #endif
 
-#if defined(__AVX512BW__) || !defined(__AVX2__)
-
-MC_FN void levels_natural_f32(const float *v, double inverse, const mc_u32 *r, mc_u8 *level)
+MC_FN void levels_natural_f32(const float *v, double inverse, draws_t from, mc_u8 *level)
 {
+    mc_u32 r[64];
     double y[64];
+#ifdef FLOATS_AT_ONCE
+    if (!from.nearest) {
+        natural_at_once(v, inverse, lanes_of(from), level);
+        return;
+    }
+#endif
+    draw_32(r, from);
     doubles_of(v, y);
-    for (int j = 0; j < 64; j++)
-        y[j] = mc_dithering_bend(__builtin_fabs(y[j]) * inverse);
+    EACH(j, 64) y[j] = mc_dithering_bend(__builtin_fabs(y[j]) * inverse);
     levels_natural(y, r, level);
 }
 
-MC_FN mc_u64 levels_standard_f32(const float *v, double inverse, const mc_u32 *r, mc_u8 *level)
+MC_FN mc_u64 levels_standard_f32(const float *v, double inverse, draws_t from, mc_u8 *level)
 {
+    mc_u32 r[64];
     double y[64];
+#ifdef FLOATS_AT_ONCE
+    if (!from.nearest)
+        return standard_at_once(v, inverse, lanes_of(from), level);
+#endif
+    draw_32(r, from);
     doubles_of(v, y);
-    for (int j = 0; j < 64; j++)
-        y[j] = y[j] * inverse + MC_DITHERING_SHIFT;
+    EACH(j, 64) y[j] = y[j] * inverse + MC_DITHERING_SHIFT;
     return levels_standard(y, r, level);
 }
 
-#endif
 #endif

@@ -26,6 +26,25 @@ MC_FN mc_u32 larger(mc_u32 a, mc_u32 b)
     return (mc_u32)(x > y ? x : y);
 }
 
+/* Adds the squares of 64 floats, which are exact as doubles, to the eight sums. */
+MC_FN void add_squares(const float *v, double *sum)
+{
+#if defined(__AVX2__) && !defined(__AVX512BW__)
+    __m256d q[8];
+    EACH(k, 8) {
+        __m256d low = _mm256_cvtps_pd(_mm_loadu_ps(v + 4 * k)), high = _mm256_cvtps_pd(_mm_loadu_ps(v + 32 + 4 * k));
+        q[k] = _mm256_fmadd_pd(high, high, _mm256_mul_pd(low, low));
+    }
+    EACH(k, 4) q[k] = _mm256_add_pd(q[k], q[k + 4]);
+    EACH(k, 2) _mm256_storeu_pd(sum + 4 * k, _mm256_add_pd(_mm256_loadu_pd(sum + 4 * k), _mm256_add_pd(q[k], q[k + 2])));
+#else
+    double y[64], q[32];
+    doubles_of(v, y);
+    EACH(j, 32) q[j] = mc_add_exact(y[j] * y[j], y[j + 32], y[j + 32]);
+    add_group(q, sum);
+#endif
+}
+
 /* Takes in 64 values; p is 1, 2 or, for the largest value alone, 0. Sums of floats need no largest. */
 MC_FN void tally_f32(tally_t *t, const float *v, double factor, int p, int top)
 {
@@ -39,11 +58,12 @@ MC_FN void tally_f32(tally_t *t, const float *v, double factor, int p, int top)
         }
     if (p == 0)
         return;
+    if (p == 2) {
+        add_squares(v, t->sum);
+        return;
+    }
     doubles_of(v, y);
-    if (p == 2) /* squares of floats are exact */
-        EACH(j, 32) q[j] = mc_add_exact(y[j] * y[j], y[j + 32], y[j + 32]);
-    else
-        EACH(j, 32) q[j] = __builtin_fabs(y[j]) + __builtin_fabs(y[j + 32]);
+    EACH(j, 32) q[j] = __builtin_fabs(y[j]) + __builtin_fabs(y[j + 32]);
     add_group(q, t->sum);
 }
 

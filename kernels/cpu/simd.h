@@ -100,10 +100,14 @@ MC_FN void bytes_of_words(const mc_u32 *v, mc_u8 *out)
 
 MC_FN mc_u64 top_bits(const mc_any32 *v)
 {
-    mc_u64 bits = 0;
-    for (int k = 0; k < 8; k++)
-        bits |= (mc_u64)_mm256_movemask_ps(_mm256_castsi256_ps(load_256(v + 8 * k))) << (8 * k);
-    return bits;
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    mc_u32 half[2];
+    for (int k = 0; k < 2; k++, v += 32) { /* packs keep the sign */
+        __m256i low = _mm256_packs_epi32(load_256(v), load_256(v + 8));
+        __m256i high = _mm256_packs_epi32(load_256(v + 16), load_256(v + 24));
+        half[k] = (mc_u32)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order));
+    }
+    return (mc_u64)half[1] << 32 | half[0];
 }
 
 MC_FN mc_u64 bytes_equal(const mc_u8 *bytes, mc_u8 value)
