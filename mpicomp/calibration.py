@@ -22,6 +22,7 @@ from .timing import Table
 SIZES = (8 << 10, 64 << 10, 512 << 10, 4 << 20)  # bytes; the largest takes 8 MB of scratch memory
 BUDGET = 0.25  # seconds for a size: where one took more, larger ones are measured once, or not at all
 REPEATS = 3
+ENOUGH, MOST = 0.03, 12  # of quick ones more, for so many seconds or times: the first messages of a connection are slow
 LARGE = 16 << 20  # bytes that are measured in addition when such an array comes
 MEASURED = "measured on this communicator"
 
@@ -79,16 +80,14 @@ def measure(
         port.share_memory()
     table, call = Table(MEASURED), 0.0
     for nbytes in sizes:
-        begin = time.perf_counter()
         n = nbytes // KINDS[kind].storage.itemsize
         x = Flat(np.resize(np.linspace(-1, 1, 4099), n).astype(KINDS[kind].storage), kind)
         out = Flat(np.empty_like(x.data), kind)
         for algorithm in planning.candidates(settings, kind, port.size):
             progress(algorithm, nbytes)
             table.add(algorithm, nbytes, seconds(port, _once(port, settings, algorithm, x, out), repeats))
-        spent = port.slowest(time.perf_counter() - begin)
-        last, call = call, spent / (repeats + 1)
-        if spent > budget:
+        last, call = call, sum(points[-1][1] for points in table.points.values())
+        if (repeats + 1) * call > budget:
             if last and call > 4 * last:  # for 8 times the bytes
                 break
             repeats = 1
@@ -110,12 +109,12 @@ def _once(port: Any, settings: Settings, algorithm: str, x: Flat, out: Flat) -> 
 
 
 def seconds(port: Any, once: Callable[[], None], repeats: int) -> float:
-    """Of the slowest rank: the best of some repeats after a first one."""
+    """Of the slowest rank: the best of some repeats after a first one. All ranks see the same times, and stop together."""
     once()
-    best = float("inf")
-    for _ in range(repeats):
+    times: list[float] = []
+    while len(times) < repeats or (repeats > 1 and len(times) < MOST and sum(times) < ENOUGH):
         port.comm.Barrier()
         begin = time.perf_counter()
         once()
-        best = min(best, port.slowest(time.perf_counter() - begin))
-    return best
+        times.append(port.slowest(time.perf_counter() - begin))
+    return min(times)
