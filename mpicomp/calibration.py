@@ -109,7 +109,7 @@ def _once(port: Any, settings: Settings, algorithm: str, x: Flat, out: Flat) -> 
 
 
 def seconds(port: Any, once: Callable[[], None], repeats: int) -> float:
-    """Of the slowest rank: the best of some repeats after a first one. All ranks see the same times, and stop together."""
+    """Of the slowest rank: the median of some repeats after a first one. All ranks see the same times, and stop together."""
     once()
     times: list[float] = []
     while len(times) < repeats or (repeats > 1 and len(times) < MOST and sum(times) < ENOUGH):
@@ -117,4 +117,4 @@ def seconds(port: Any, once: Callable[[], None], repeats: int) -> float:
         begin = time.perf_counter()
         once()
         times.append(port.slowest(time.perf_counter() - begin))
-    return min(times)
+    return median(times)
