@@ -75,6 +75,15 @@ def test_run_starts_modules(script):
     assert shown.startswith("natural Comm ['word']")
 
 
+@pytest.mark.parametrize("library", ["mpich", "openmpi"])
+def test_run_with_codec_raw_gives_a_world_that_is_mpi4pys(library):
+    if not launch.available(library):
+        pytest.skip(f"no environment with {library} (make test makes it)")
+    suite = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no", "tests/mpi/test_conformance.py"]
+    shown = launch.mpirun(2, "-m", "mpicomp", "run", "--codec", "raw", *suite, library=library, limit=120)
+    assert " passed" in shown and "failed" not in shown
+
+
 @pytest.mark.parametrize("how", ["fail", "leave"])
 def test_run_ends_all_ranks_if_one_fails(script, how):
     result = launch.run(3, "-m", "mpicomp", "run", str(script), how, limit=60)

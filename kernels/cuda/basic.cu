@@ -14,25 +14,14 @@ MC_FN void scale_add(const typename K::STORED *x, mc_i64 n, typename K::SUM *acc
     }
 }
 
-template <class K> MC_FN void round_all(const typename K::SUM *acc, mc_i64 n, typename K::STORED *out)
+template <class FROM, class TO, TO (*convert)(FROM)> MC_FN void convert_all(const FROM *x, mc_i64 n, TO *out)
 {
     EACH_QUAD(i, n)
     {
-        four<typename K::SUM> sum = load4(acc, i, n);
-        four<typename K::STORED> v;
-        EACH(k, 4) v.v[k] = K::round(sum.v[k]);
-        store4(out, i, n, v);
-    }
-}
-
-template <class K> MC_FN void lift_all(const typename K::STORED *x, mc_i64 n, typename K::SUM *acc)
-{
-    EACH_QUAD(i, n)
-    {
-        four<typename K::STORED> v = load4(x, i, n);
-        four<typename K::SUM> sum;
-        EACH(k, 4) sum.v[k] = K::widen(v.v[k]);
-        store4(acc, i, n, sum);
+        four<FROM> v = load4(x, i, n);
+        four<TO> q;
+        EACH(k, 4) q.v[k] = convert(v.v[k]);
+        store4(out, i, n, q);
     }
 }
 
@@ -52,8 +41,14 @@ template <class K> MC_FN void multiply(typename K::SUM *acc, mc_i64 n, typename 
     {                                                                                                                   \
         scale_add<K>(x, n, acc, weight);                                                                                \
     }                                                                                                                   \
-    MC_KERNEL(mc_round_##K)(const K::SUM *acc, mc_i64 n, K::STORED *out) { round_all<K>(acc, n, out); }            \
-    MC_KERNEL(mc_lift_##K)(const K::STORED *x, mc_i64 n, K::SUM *acc) { lift_all<K>(x, n, acc); }                       \
+    MC_KERNEL(mc_round_##K)(const K::SUM *acc, mc_i64 n, K::STORED *out)                                             \
+    {                                                                                                                   \
+        convert_all<K::SUM, K::STORED, K::round>(acc, n, out);                                                          \
+    }                                                                                                                   \
+    MC_KERNEL(mc_lift_##K)(const K::STORED *x, mc_i64 n, K::SUM *acc)                                                   \
+    {                                                                                                                   \
+        convert_all<K::STORED, K::SUM, K::widen>(x, n, acc);                                                            \
+    }                                                                                                                   \
     MC_KERNEL(mc_multiply_##K)(K::SUM *acc, mc_i64 n, K::SUM weight) { multiply<K>(acc, n, weight, false); }            \
     MC_KERNEL(mc_divide_##K)(K::SUM *acc, mc_i64 n, K::SUM weight) { multiply<K>(acc, n, weight, true); }
 

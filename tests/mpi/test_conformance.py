@@ -2,7 +2,7 @@
 
 Each case is a function of a communicator. It runs on a plain duplicate and on ours, and must give the same arrays, or an
 exception of the same sort. With "natural" what is not compressed gives the same arrays too, and what mpi4py refuses is
-refused, before any message if possible, so not always with the same exception.
+refused, before any message if possible, so not always with the same exception. Under `mpicomp run` ours is the world itself.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ def same(ours, theirs):
     return type(ours) is type(theirs) and np.array_equal(np.asarray(ours), np.asarray(theirs))
 
 
-@pytest.fixture(params=["raw", "natural"], scope="module")
+@pytest.fixture(params=["world"] if isinstance(WORLD, mpicomp.Comm) else ["raw", "natural"], scope="module")
 def pair(request):
-    plain, ours = WORLD.Dup(), mpicomp.Comm(WORLD.Dup(), request.param)
+    plain = MPI.Intracomm(WORLD).Dup()
+    ours = WORLD.Dup() if request.param == "world" else mpicomp.Comm(WORLD.Dup(), request.param)
     yield plain, ours
     ours.Free()
     plain.Free()
