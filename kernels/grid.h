@@ -10,17 +10,6 @@
 
 MC_FN mc_i32 mc_grid_most(mc_i32 bits) { return (1 << (bits - 1)) - 1; }
 
-/* The largest whole number up to y, which is small. */
-MC_FN double mc_grid_floor(double y)
-{
-#if defined(__SSE4_1__) || defined(__aarch64__)
-    return __builtin_floor(y);   /* one instruction */
-#else
-    double whole = (double)(mc_i32)y;
-    return whole > y ? whole - 1 : whole;
-#endif
-}
-
 MC_FN mc_i32 mc_grid_number(double x, mc_u32 r, double step, mc_i32 most)
 {
     double chance = ((double)(mc_i32)(r ^ 0x80000000u) + 2147483648.0) * 2.3283064365386963e-10;   /* r / 2^32 */
@@ -28,7 +17,7 @@ MC_FN mc_i32 mc_grid_number(double x, mc_u32 r, double step, mc_i32 most)
     y = y < -top ? -top : y;
     y = y > top ? top : y;
     y = x - x == 0 ? y : -top - 1;
-    return (mc_i32)mc_grid_floor(y);
+    return (mc_i32)mc_floor(y);
 }
 
 /* From the lowest bits of `code`. */

@@ -67,4 +67,11 @@ MC_FN double mc_add_f64(double a, double b) { return a + b; }
 MC_FN double mc_mul_f64(double a, double b) { return a * b; }
 MC_FN double mc_div_f64(double a, double b) { return a / b; }
 
+/* The largest whole number up to y, which fits into 31 bits. */
+#if defined(__SSE4_1__) || defined(__aarch64__)
+MC_FN double mc_floor(double y) { return __builtin_floor(y); }   /* one instruction */
+#else
+MC_FN double mc_floor(double y) { double whole = (double)(mc_i32)y; return whole > y ? whole - 1 : whole; }
+#endif
+
 #endif
