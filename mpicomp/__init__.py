@@ -24,6 +24,7 @@ from .codecs import (
     Sign,
     TernGrad,
     TopK,
+    Zstd,
     codec,
 )
 from .errors import CodecError, DisagreementError, Error, RemoteError, TimeoutError, WireError
@@ -74,6 +75,7 @@ __all__ = [
     "TimeoutError",
     "TopK",
     "WireError",
+    "Zstd",
     "allreduce",
     "codec",
     "complete",

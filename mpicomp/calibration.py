@@ -15,6 +15,7 @@ import numpy as np
 
 from . import engine, planning, tuning
 from .arrays import KINDS, Flat, beside
+from .codecs.base import as_kind
 from .job import Randomness, Reduction
 from .settings import Settings
 from .timing import Table
@@ -81,7 +82,7 @@ def measure(
     table, call = Table(MEASURED), 0.0
     for nbytes in sizes:
         n = nbytes // KINDS[kind].storage.itemsize
-        x = Flat(np.resize(np.linspace(-1, 1, 4099), n).astype(KINDS[kind].storage), kind)
+        x = as_kind(np.random.default_rng(0).standard_normal(n, KINDS[kind].accumulator), kind)
         out = Flat(np.empty_like(x.data), kind)
         for algorithm in planning.candidates(settings, kind, port.size):
             progress(algorithm, nbytes)

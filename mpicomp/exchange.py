@@ -97,17 +97,20 @@ class Exchange:
         return cuts[lane] if lane < len(cuts) else None
 
     def room(self, source: int, lo: int, hi: int) -> Any:
-        return self._pool.get(self._head(lo) + self.codecs[source].size(hi - lo, self.kind), self.like)
+        codec = self.codecs[source]
+        return self._pool.get(self._head(lo) + codec.size(hi - lo, self.kind), codec.place(self.like))
 
     def encode(self, lo: int, hi: int) -> Any:
         me, head = self.link.rank, self._head(lo)
-        wire = self._pool.get(head + self.codecs[me].size(hi - lo, self.kind), self.like, lend=True)
+        codec = self.codecs[me]
+        wire = self._pool.get(head + codec.size(hi - lo, self.kind), codec.place(self.like), lend=True)
         if head:
             wire[:head].view(np.int64)[0] = self.link.lengths[me]
         if lo < hi:
             with np.errstate(all="ignore"):  # NaN and Inf are passed on, not remarked upon
                 values = self.values(lo, hi)
-            self.codecs[me].encode_into(values, wire[head:], self._stream._replace(first=lo))
+            codec.encode_into(values, wire[head:], self._stream._replace(first=lo))
+        wire = wire[: head + codec.length(wire[head:], hi - lo, self.kind)]
         self.bytes_sent += len(self.destinations) * wire.nbytes
         return wire
 

@@ -122,38 +122,52 @@ class FusedReduction(Reduction):
     def sum_size(self, lo: int, hi: int) -> int:
         return sum(self.parts[k].sum_size(a, b) for k, a, b in self.whole.pieces(lo, hi))
 
+    def part_length(self, room: Any, lo: int, hi: int) -> int:
+        return sum(piece.size for _, _, _, (piece,) in self._walk(lo, hi, [room]))
+
+    def sum_length(self, room: Any, lo: int, hi: int) -> int:
+        at = 0
+        for part, a, b in self._pieces(lo, hi):
+            at += part.sum_length(room[at:], a, b)
+        return at
+
     def write_part(self, lo: int, hi: int, wire: Any) -> None:
-        for part, a, b, up, _ in self._pieces(lo, hi):
-            part.write_part(a, b, wire[up])
+        for part, a, b in self._pieces(lo, hi):
+            part.write_part(a, b, wire[: part.part_size(a, b)])
+            wire = wire[part.part_length(wire, a, b) :]
 
     def write_sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
-        for part, a, b, up, down in self._pieces(lo, hi):
-            part.write_sum(a, b, [w[up] for w in wires], position, wire[down])
+        for part, a, b, came in self._walk(lo, hi, wires):
+            part.write_sum(a, b, came, position, wire[: part.sum_size(a, b)])
+            wire = wire[part.sum_length(wire, a, b) :]
 
     def write_partial(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
-        for part, a, b, up, _ in self._pieces(lo, hi):
-            part.write_partial(a, b, [w[up] for w in wires], position, wire[up])
+        for part, a, b, came in self._walk(lo, hi, wires):
+            part.write_partial(a, b, came, position, wire[: part.part_size(a, b)])
+            wire = wire[part.part_length(wire, a, b) :]
 
     def decode(self, wire: Any, lo: int, hi: int) -> None:
-        for part, a, b, _, down in self._pieces(lo, hi):
-            part.decode(wire[down], a, b)
+        for part, a, b in self._pieces(lo, hi):
+            length = part.sum_length(wire, a, b)
+            part.decode(wire[:length], a, b)
+            wire = wire[length:]
 
     def total(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int] = None) -> None:
-        for part, a, b, up, _ in self._pieces(lo, hi):
-            part.total(a, b, [w[up] for w in wires], position)
+        for part, a, b, came in self._walk(lo, hi, wires):
+            part.total(a, b, came, position)
 
     def copy(self) -> Iterator[Any]:
         for part in self.parts:
             yield from part.copy()
 
     def plain(self, lo: int, hi: int) -> list[Any]:
-        return [plain for part, a, b, _, _ in self._pieces(lo, hi) for plain in part.plain(a, b)]
+        return [plain for part, a, b in self._pieces(lo, hi) for plain in part.plain(a, b)]
 
     def plain_out(self, lo: int, hi: int) -> list[Any]:
-        return [plain for part, a, b, _, _ in self._pieces(lo, hi) for plain in part.plain_out(a, b)]
+        return [plain for part, a, b in self._pieces(lo, hi) for plain in part.plain_out(a, b)]
 
     def plain_total(self, lo: int, hi: int, others: Sequence[list[Any]], position: int, last: bool) -> None:
-        for index, (part, a, b, _, _) in enumerate(self._pieces(lo, hi)):
+        for index, (part, a, b) in enumerate(self._pieces(lo, hi)):
             part.plain_total(a, b, [[plains[index]] for plains in others], position, last)
 
     def among(self, rank: int, size: int) -> FusedReduction:
@@ -161,11 +175,13 @@ class FusedReduction(Reduction):
         args = (self.codec, self.down, self.result, self.result, self.scale, randomness, self.pool)
         return FusedReduction(*args, makes=self.makes)
 
-    def _pieces(self, lo: int, hi: int) -> Iterator[tuple[Reduction, int, int, slice, slice]]:
-        """(array's job, from, to, where it is in wires of parts, in wires of sums) for all that is in a range."""
-        up = down = 0
-        for k, a, b in self.whole.pieces(lo, hi):
-            part = self.parts[k]
-            up_end, down_end = up + part.part_size(a, b), down + part.sum_size(a, b)
-            yield part, a, b, slice(up, up_end), slice(down, down_end)
-            up, down = up_end, down_end
+    def _pieces(self, lo: int, hi: int) -> Iterator[tuple[Reduction, int, int]]:
+        """(array's job, from, to) for all that is in a range."""
+        return ((self.parts[k], a, b) for k, a, b in self.whole.pieces(lo, hi))
+
+    def _walk(self, lo: int, hi: int, wires: Sequence[Any]) -> Iterator[tuple[Reduction, int, int, list[Any]]]:
+        """The same, with what each of these wires of parts has for it."""
+        for part, a, b in self._pieces(lo, hi):
+            came = [wire[: part.part_length(wire, a, b)] for wire in wires]
+            yield part, a, b, came
+            wires = [wire[piece.size :] for wire, piece in zip(wires, came)]

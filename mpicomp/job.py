@@ -131,16 +131,24 @@ class Reduction:
     # What schedules call
 
     def space(self, nbytes: int) -> Any:
-        """A buffer."""
+        """A buffer for plain values."""
         return self.pool.get(nbytes, self.x.data)
+
+    def part_space(self, nbytes: int) -> Any:
+        """A buffer for wires of parts."""
+        return self.pool.get(nbytes, self.codec.place(self.x.data))
+
+    def sum_space(self, nbytes: int) -> Any:
+        """A buffer for wires of sums."""
+        return self.pool.get(nbytes, self.down.place(self.x.data))
 
     def room(self, lo: int, hi: int) -> Any:
         """A buffer for somebody's part, or for a partial sum, of a range."""
-        return self.space(self.part_size(lo, hi))
+        return self.part_space(self.part_size(lo, hi))
 
     def sum_room(self, lo: int, hi: int) -> Any:
         """A buffer for the sum of a range."""
-        return self.space(self.sum_size(lo, hi))
+        return self.sum_space(self.sum_size(lo, hi))
 
     def release(self, buffers: Iterable[Any]) -> None:
         for buffer in buffers:
@@ -148,21 +156,21 @@ class Reduction:
 
     def encode(self, lo: int, hi: int) -> Any:
         """This rank's part of a range."""
-        wire = self.pool.get(self.part_size(lo, hi), self.x.data, lend=True)
+        wire = self.pool.get(self.part_size(lo, hi), self.codec.place(self.x.data), lend=True)
         self.write_part(lo, hi, wire)
-        return wire
+        return wire[: self.part_length(wire, lo, hi)]
 
     def reduce(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int]) -> Any:
         """The encoded sum of a range: the wires and, at `position` among them, this rank's own values."""
-        wire = self.pool.get(self.sum_size(lo, hi), self.x.data, lend=True)
+        wire = self.pool.get(self.sum_size(lo, hi), self.down.place(self.x.data), lend=True)
         self.write_sum(lo, hi, wires, position, wire)
-        return wire
+        return wire[: self.sum_length(wire, lo, hi)]
 
     def partial(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int]) -> Any:
         """As reduce, for a sum to which others will add. A rank may do this once for each element."""
         wire = self.room(lo, hi)
         self.write_partial(lo, hi, wires, position, wire)
-        return wire
+        return wire[: self.part_length(wire, lo, hi)]
 
     def decode(self, wire: Any, lo: int, hi: int) -> None:
         """A sum into the result."""
@@ -181,10 +189,18 @@ class Reduction:
     # The work itself, into buffers that are there
 
     def part_size(self, lo: int, hi: int) -> int:
+        """The most bytes of a part."""
         return self.codec.size(hi - lo, self.kind)
 
     def sum_size(self, lo: int, hi: int) -> int:
         return self.down.size(hi - lo, self.kind)
+
+    def part_length(self, room: Any, lo: int, hi: int) -> int:
+        """The bytes of the part that is at the beginning of `room`."""
+        return self.codec.length(room, hi - lo, self.kind)
+
+    def sum_length(self, room: Any, lo: int, hi: int) -> int:
+        return self.down.length(room, hi - lo, self.kind)
 
     def write_part(self, lo: int, hi: int, wire: Any) -> None:
         self.codec.encode_into(self.x[lo:hi], wire, self._at(self._up, lo))
@@ -221,7 +237,8 @@ class Reduction:
         return Reduction(self.codec, self.down, self.out, self.out, self.scale, randomness, self.pool, self.origin)
 
     def _terms(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int]) -> Terms:
-        return Terms(wires, position or 0, None if position is None else self.x[lo:hi], hi - lo, self.kind)
+        own = None if position is None else self.x[lo:hi]
+        return Terms(wires, position or 0, own, hi - lo, self.kind, self.x.data)
 
     def _store(self, lo: int, hi: int, acc: Any) -> None:
         self.out[lo:hi].data[:] = as_kind(acc, self.kind).data

@@ -10,6 +10,7 @@ from . import tuning
 from .arrays import KINDS
 from .codecs.lowrank import LowRank
 from .codecs.raw import Raw
+from .codecs.zstd import Zstd
 from .schedules import ALLREDUCE, OWNERS, check, facts, parse
 from .schedules.cuts import segment_for, segments
 from .schedules.lowrank import lowrank
@@ -70,7 +71,7 @@ class Plan:
             numbers = sum(map(up.numbers, self.shapes))
             return round(2 * (self.p - 1) / self.p * numbers * KINDS[self.kind].accumulator.itemsize)
         name, p = self._senders()
-        return round(facts.sent(name, p, up.size(self.n, self.kind), down.size(self.n, self.kind)))
+        return round(facts.sent(name, p, up.expected(self.n, self.kind), down.expected(self.n, self.kind)))
 
     @property
     def expected_error(self) -> Optional[float]:
@@ -100,6 +101,10 @@ class Plan:
             lines.append(
                 f"each rank sends about {self.wire_bytes:,} bytes; "
                 f"relative error of the sum at most {self.expected_error:.2g} (rms)"
+            )
+        if any(isinstance(codec, Zstd) for codec in (self.settings.codec, self.settings.down)):
+            lines.append(
+                "what zstd makes of wires depends on the values: bytes, and measured times, are those of normal ones"
             )
         if self.table is not None:
             times = self.table.ranking(self.raw_bytes, self.table.points)

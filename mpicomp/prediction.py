@@ -47,7 +47,7 @@ class Wire:
         return self.nbytes
 
     def __getitem__(self, part: slice) -> Wire:
-        return Wire(part.stop - part.start)
+        return Wire(part.stop - (part.start or 0))
 
 
 class Length(NamedTuple):
@@ -63,7 +63,7 @@ class Hollow:
 
     def __init__(self, up: Codec, down: Codec, n: int):
         self.x = Length(n)
-        self._up, self._down = lru_cache(None)(up.size), lru_cache(None)(down.size)
+        self._up, self._down = lru_cache(None)(up.expected), lru_cache(None)(down.expected)
         self._item = KINDS[KIND].storage.itemsize
 
     def part_size(self, lo: int, hi: int) -> int:
@@ -71,6 +71,12 @@ class Hollow:
 
     def sum_size(self, lo: int, hi: int) -> int:
         return self._down(hi - lo, KIND)
+
+    def part_length(self, room: Wire, lo: int, hi: int) -> int:
+        return self.part_size(lo, hi)
+
+    def sum_length(self, room: Wire, lo: int, hi: int) -> int:
+        return self.sum_size(lo, hi)
 
     def space(self, nbytes: int) -> Wire:
         return Wire(nbytes)
@@ -97,6 +103,7 @@ class Hollow:
         pass
 
     encode, plain_out = room, plain
+    part_space = sum_space = space
     release = decode = total = plain_total = write_part = write_partial = write_sum = nothing
 
 
@@ -158,7 +165,7 @@ class HollowExchange(Exchange):
         self._port, self._costs, self._item = port, costs, KINDS[KIND].storage.itemsize
 
     def room(self, source: int, lo: int, hi: int) -> Wire:
-        return Wire(self.codecs[source].size(hi - lo, KIND))
+        return Wire(self.codecs[source].expected(hi - lo, KIND))
 
     def encode(self, lo: int, hi: int) -> Wire:
         self._port.spend((hi - lo) * self._item / self._costs.encode)
@@ -180,7 +187,7 @@ def formula(plan: Plan, lanes: int, network: Network, costs: Costs) -> Predictio
     """A pipeline of segments: the first one takes all its steps, one after the other, each further one what its slowest
     stage takes, which is the link, the core, or the whole way shared by as many segments as are under way."""
     name, here = parse(plan.algorithm)[0], min(network.nodes_of, plan.p)
-    up, down = (each.size(plan.n, plan.kind) for each in (plan.settings.codec, plan.settings.down))
+    up, down = (each.expected(plan.n, plan.kind) for each in (plan.settings.codec, plan.settings.down))
     values = plan.raw_bytes / lanes
     if name == "hierarchical":  # here a node counts for a rank, and its ranks lead segments in turn
         p, busy = -(-plan.p // here), -(-lanes // here) / lanes

@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from importlib import metadata
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -37,6 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
         "ranks": str(MPI.COMM_WORLD.size),
         "NumPy": _version("numpy"),
         "torch": _version("torch"),
+        "zstandard": _version("zstandard"),
         "CPU kernels": launch.describe(),
         "threads of a kernel": os.environ.get("MPICOMP_NUM_THREADS", "1"),
         "CUDA": _cuda(),
@@ -51,6 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _codecs() -> None:
     """Settings are the defaults; speed is that of 16 MB of float32, as a ratio to memcpy of them."""
+    from ..codecs import codec
     from ..codecs.base import REGISTRY
     from .bench.codecs import measure
 
@@ -58,9 +61,10 @@ def _codecs() -> None:
     table = Table(heads)
     x = np.random.default_rng(0).standard_normal(4 << 20, dtype=np.float32)
     out = np.ones_like(x)
-    for name in sorted(name for name, each in REGISTRY.items() if each.__module__.startswith("mpicomp.")):
+    ours = sorted(name for name, each in REGISTRY.items() if each.__module__.startswith("mpicomp."))
+    for name in [*ours, *(["natural|zstd"] if find_spec("zstandard") else [])]:
         table.doing(name)
-        each = REGISTRY[name]()
+        each = codec(name)
         cells = [name, "-", f"{each.omega(x.size):.3g}", "unbiased" if each.unbiased else "biased", "-", "-"]
         if name != "lowrank":
             found = measure(each, x, out, 5)
@@ -70,7 +74,10 @@ def _codecs() -> None:
     print(
         "\nbits a value of float32; omega bounds E|C(x) - x|^2 / |x|^2; times as fast as memcpy of the values, 16 MB,"
     )
-    print("one thread. lowrank sends two thin factors of a matrix instead of values, see docs/codecs.md.")
+    print(
+        "one thread. lowrank sends two thin factors of a matrix instead of values, see docs/codecs.md. |zstd may follow any"
+    )
+    print("other codec (pip install 'mpicomp[zstd]'): its bits are those of normal values.")
 
 
 def _version(package: str) -> str:

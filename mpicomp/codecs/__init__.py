@@ -19,6 +19,7 @@ from .sign import Sign
 from .spec import codec, names
 from .terngrad import TernGrad
 from .topk import TopK
+from .zstd import Zstd
 
 __all__ = [
     "BF16",
@@ -37,6 +38,7 @@ __all__ = [
     "Stream",
     "TernGrad",
     "TopK",
+    "Zstd",
     "codec",
     "names",
 ]

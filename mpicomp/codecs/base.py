@@ -33,6 +33,7 @@ class Terms(NamedTuple):
     own: Optional[Flat]
     n: int
     kind: str
+    like: Any = None  # an array where the sum belongs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,9 +65,9 @@ class Codec:
     def encode(self, x: Any, seed: int = 0) -> Any:
         """The bytes of x as a flat uint8 array, where x is (host or device). The same seed gives the same bytes."""
         flat = self._flatten(x, "x")
-        wire = arrays.empty(self.size(flat.n, flat.kind), "u1", like=flat.data)
+        wire = arrays.empty(self.size(flat.n, flat.kind), "u1", like=self.place(flat.data))
         self.encode_into(flat, wire, Stream(stream_key(seed)))
-        return wire
+        return arrays.beside(wire[: self.length(wire, flat.n, flat.kind)], flat.data)
 
     def decode(self, wire: Any, like: Any = None, out: Any = None) -> Any:
         """The array that the bytes of `encode` stand for: a new one like `like`, or written into `out`."""
@@ -74,7 +75,8 @@ class Codec:
             raise TypeError("decode takes either like= or out=")
         result = arrays.empty_like(like) if out is None else out
         flat = self._flatten(result, "like" if out is None else "out", writable=True)
-        wire, expected = arrays.beside(arrays.as_wire(wire), flat.data), self.size(flat.n, flat.kind)
+        wire = arrays.beside(arrays.as_wire(wire), self.place(flat.data))
+        expected = self.length(wire, flat.n, flat.kind)
         if wire.size != expected:
             raise WireError(
                 f"wire has {wire.size} bytes; {self} writes {expected} for {flat.n} values of {KINDS[flat.kind].label}"
@@ -83,7 +85,7 @@ class Codec:
         return result
 
     def wire_size(self, n: int, dtype: Any = np.float32) -> int:
-        """The number of bytes of n encoded values."""
+        """The number of bytes of n encoded values; the most, where that depends on the values."""
         return self.size(n, self.carry(arrays.kind_from(dtype)))
 
     def omega(self, n: int) -> float:
@@ -122,6 +124,20 @@ class Codec:
 
     def decode_into(self, wire: Any, out: Flat) -> None:
         raise NotImplementedError
+
+    # Where the length of a wire depends on the values
+
+    def expected(self, n: int, kind: str) -> int:
+        """About how many bytes a wire of n values will have."""
+        return self.size(n, kind)
+
+    def length(self, room: Any, n: int, kind: str) -> int:
+        """How many bytes the wire of n values has that begins where `room` does."""
+        return self.size(n, kind)
+
+    def place(self, data: Any) -> Any:
+        """An array where the wires of `data` are; None on the host."""
+        return data
 
     # What follows; a codec with a kernel of its own for it overrides
 

@@ -9,6 +9,7 @@ from typing import Any, Union
 from ..errors import CodecError
 from .base import REGISTRY, Codec
 from .chain import chain
+from .zstd import Zstd
 
 
 def names() -> list[str]:
@@ -22,12 +23,16 @@ def codec(spec: Union[str, Codec]) -> Codec:
         return spec
     if not isinstance(spec, str):
         raise TypeError(f"codec must be a spec or a Codec, not {type(spec).__name__}")
-    if "|" in spec:
-        return chain([codec(part) for part in spec.split("|")])
-    name, _, settings = spec.strip().partition(":")
+    before, bar, last = spec.rpartition("|")
+    name, _, settings = last.strip().partition(":")
     name = name.strip()
+    if name == Zstd.name:
+        return _coded(before, settings, spec)
+    if bar:
+        return chain([codec(part) for part in spec.split("|")])
     if name not in REGISTRY:
-        raise CodecError(f"no codec named {name!r}{_guess(name, names())} (known: {', '.join(names())})")
+        known = [*names(), Zstd.name]
+        raise CodecError(f"no codec named {name!r}{_guess(name, known)} (known: {', '.join(known)})")
     cls = REGISTRY[name]
     try:
         return cls(**_settings(cls, settings, spec))
@@ -35,8 +40,18 @@ def codec(spec: Union[str, Codec]) -> Codec:
         raise CodecError(f"codec {spec!r}: {error}") from None
 
 
+def _coded(before: str, settings: str, spec: str) -> Codec:
+    if not before.strip():
+        raise CodecError(f"codec {spec!r}: zstd codes what another codec writes, and comes last: natural|zstd")
+    inner = codec(before)
+    try:
+        return Zstd(inner, **_settings(Zstd, settings, spec))
+    except CodecError as error:
+        raise CodecError(f"codec {spec!r}: {error}") from None
+
+
 def _settings(cls: type[Codec], text: str, spec: str) -> dict[str, Any]:
-    fields = {field.name: field for field in dataclasses.fields(cls)}
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.default is not dataclasses.MISSING}
     found: dict[str, Any] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = (part.strip() for part in item.partition("="))

@@ -115,7 +115,7 @@ class DevicePort(Port):
 
     def isend(self, buffer: Any, dest: int, tag: int) -> Message:
         if not is_cupy(buffer):
-            return self._port.isend(buffer, dest, tag)
+            return self._in_turn(lambda: self._port.isend(buffer, dest, tag))
         if self._aware:
             return self._later(lambda: self._port.isend(buffer, dest, tag))
         stream, host = _current(), self._room(buffer.nbytes)
@@ -133,7 +133,7 @@ class DevicePort(Port):
 
     def _receive(self, verb: Callable[..., Any], room: Any, source: int, tag: int) -> Any:
         if not is_cupy(room):
-            return verb(room, source, tag)
+            return self._in_turn(lambda: verb(room, source, tag))
         if self._aware:  # only after what still reads this memory
             return self._later(lambda: self._port.irecv(room, source, tag), lambda message: self._place(message, room))
         host = self._room(room.nbytes)
@@ -145,6 +145,10 @@ class DevicePort(Port):
         message = Message(post, _current(), landed)
         self._waiting[message.stream.ptr].append(message)
         return message
+
+    def _in_turn(self, post: Callable[[], Any]) -> Any:
+        """A message of the host's memory: at once, but it must not overtake those that wait for the device."""
+        return self._later(post) if self._waiting[_current().ptr] else post()
 
     def _copy(self, message: Message, host: Any, room: Any) -> None:
         """What has come to the host goes on to the device."""
@@ -175,10 +179,11 @@ class DevicePort(Port):
         return self._pinned.get(nbytes)
 
     def borrowed(self, message: Any, room: Any) -> Any:
-        return room
+        return room if is_cupy(room) else self._port.borrowed(getattr(message, "request", message), room)
 
     def give_back(self, messages: Any) -> None:
-        """Done when their bytes came to the device."""
+        """For what came to the device this was done then."""
+        self._port.give_back([getattr(message, "request", message) for message in messages])
 
 
 class PinnedPool(Pool):

@@ -94,6 +94,7 @@ class MPIPort(Port):
     def give_back(self, messages: Any) -> None:
         for message in messages:
             if message.lent:
+                message.lent = False  # once
                 nothing = np.empty(0, np.uint8)
                 self._alarm.told.append(self._returns.Isend([nothing, MPI.BYTE], message.source, message.tag))
 

@@ -210,12 +210,12 @@ class Simulation:
         if self._sent[key] and self._awaited[key]:
             transit, (awaited, posted) = self._sent[key].popleft(), self._awaited[key].popleft()
             sent = transit.sent
-            if sent.nbytes != awaited.nbytes:
+            if sent.nbytes > awaited.nbytes:
                 raise RemoteError(
                     f"rank {key[0]} sent {sent.nbytes} bytes to rank {key[1]}, which expects {awaited.nbytes}"
                 )
             if hasattr(awaited.buffer, "dtype"):
-                awaited.buffer[:] = sent.buffer
+                awaited.buffer[: sent.nbytes] = sent.buffer
             transit.awaited, transit.posted = awaited, posted
             self._deliver(transit)
 

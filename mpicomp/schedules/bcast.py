@@ -22,7 +22,8 @@ def direct(port: Any, job: Any, cuts: Any, tag: int, root: int) -> Iterator[Any]
     for r in parts:
         yield [arrivals[r]]
         if r == port.rank:
-            sends = [port.isend(wires[r], other, tag) for other in range(port.size) if other not in (root, r)]
+            wire = wires[r][: job.part_length(wires[r], *parts[r])]
+            sends = [port.isend(wire, other, tag) for other in range(port.size) if other not in (root, r)]
         job.decode(wires[r], *parts[r])
     yield sends
     job.release(wires.values())
@@ -52,7 +53,7 @@ def ring(port: Any, job: Any, cuts: Any, tag: int, root: int) -> Iterator[Any]:
         if arrivals:
             yield [arrivals[index]]
         if place < port.size - 1:
-            sends.append(port.isend(wires[index], right, tag))
+            sends.append(port.isend(wires[index][: job.part_length(wires[index], *part)], right, tag))
         job.decode(wires[index], *part)
     yield sends
     job.release(wires)

@@ -8,7 +8,6 @@ halvings, the complete sum once: the variance grows by about log2(C)/2 omega for
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import Any, Callable, Iterator, Sequence
 
 
@@ -27,13 +26,12 @@ def halving(port: Any, job: Any, cuts: Any, tag: int) -> Iterator[Any]:
 
 def _guest(port: Any, job: Any, cuts: Any, tag: int) -> Iterator[Any]:
     host = port.rank - len(cuts)
-    everything = range(len(cuts))
-    sums, at = _room(job, cuts, everything, job.sum_size)
+    sums = job.sum_space(_most(cuts, range(len(cuts)), job.sum_size))
     result = port.irecv(sums, host, tag)
-    parts = _encode(job, cuts, everything, [[] for _ in cuts])
-    yield [port.isend(parts, host, tag), result]
-    _decode(job, cuts, sums, at, everything)
-    job.release([parts, sums])
+    room, used = _encode(job, cuts, range(len(cuts)), [[] for _ in cuts])
+    yield [port.isend(room[:used], host, tag), result]
+    _decode(job, cuts, sums, _held(host, len(cuts)))
+    job.release([room, sums])
 
 
 def _host(port: Any, job: Any, cuts: Any, tag: int) -> Iterator[Any]:
@@ -49,26 +47,34 @@ def _host(port: Any, job: Any, cuts: Any, tag: int) -> Iterator[Any]:
     while half > 1:
         half //= 2
         keep, give = me // half * half, (me ^ half) // half * half
-        held.append(_encode(job, cuts, range(give, give + half), came))
-        sends += _send(port, held[-1], me ^ half, tag)
+        room, used = _encode(job, cuts, range(give, give + half), came)
+        held.append(room)
+        sends += _send(port, room[:used], me ^ half, tag)
         yield from _receive(port, job, cuts, tag, me ^ half, range(keep, keep + half), came, held)
 
-    sums, at = _room(job, cuts, range(core), job.sum_size)
+    sums = job.sum_space(_most(cuts, range(core), job.sum_size))
     held.append(sums)
     if cuts[me][0] < cuts[me][1]:
-        job.write_sum(*cuts[me], came[me], 0, sums[at[me] : at[me + 1]])
-    _decode(job, cuts, sums, at, [me])
-    while half < core:
-        mine, theirs = me // half * half, (me ^ half) // half * half
-        sends += _send(port, sums[at[mine] : at[mine + half]], me ^ half, tag)
-        if at[theirs] < at[theirs + half]:
-            yield [port.irecv(sums[at[theirs] : at[theirs + half]], me ^ half, tag)]
-        _decode(job, cuts, sums, at, range(theirs, theirs + half))
+        job.write_sum(*cuts[me], came[me], 0, sums[: job.sum_size(*cuts[me])])
+    used = _decode(job, cuts, sums, [me])
+    while half < core:  # what comes is put behind what is there, and all of it is handed on
+        sends += _send(port, sums[:used], me ^ half, tag)
+        theirs = _held(me ^ half, half)
+        most = _most(cuts, theirs, job.sum_size)
+        if most:
+            room = sums[used : used + most]
+            yield [port.irecv(room, me ^ half, tag)]
+            used += _decode(job, cuts, room, theirs)
         half *= 2
     if guest is not None:
-        sends += _send(port, sums, guest, tag)
+        sends += _send(port, sums[:used], guest, tag)
     yield sends
     job.release(held)
+
+
+def _held(rank: int, half: int) -> list[int]:
+    """The parts whose sums a rank has when it has `half` of them, in the order in which they came to it."""
+    return [rank ^ step for step in range(half)]
 
 
 def _send(port: Any, wire: Any, dest: int, tag: int) -> list[Any]:
@@ -79,32 +85,43 @@ def _receive(
     port: Any, job: Any, cuts: Any, tag: int, source: int, parts: range, came: list[list[Any]], held: list[Any]
 ) -> Iterator[Any]:
     """One message with somebody's partial sums of these parts."""
-    packed, at = _room(job, cuts, parts, job.part_size)
-    held.append(packed)
-    if packed.size:
-        yield [port.irecv(packed, source, tag)]
-    for c, begin, end in zip(parts, at, at[1:]):
-        came[c].append(packed[begin:end])
+    room, at = job.part_space(_most(cuts, parts, job.part_size)), 0
+    held.append(room)
+    if room.size:
+        yield [port.irecv(room, source, tag)]
+    for c in _filled(cuts, parts):
+        end = at + job.part_length(room[at : room.size], *cuts[c])
+        came[c].append(room[at:end])
+        at = end
 
 
-def _encode(job: Any, cuts: Any, parts: range, came: list[list[Any]]) -> Any:
-    """One message with these parts: this rank's own values and what came for them."""
-    packed, at = _room(job, cuts, parts, job.part_size)
-    for c, begin, end in zip(parts, at, at[1:]):
-        if came[c] and begin < end:
-            job.write_partial(*cuts[c], came[c], 0, packed[begin:end])
-        elif begin < end:
-            job.write_part(*cuts[c], packed[begin:end])
-    return packed
+def _encode(job: Any, cuts: Any, parts: range, came: list[list[Any]]) -> tuple[Any, int]:
+    """A buffer with these parts, one after the other, and where they end: this rank's own values and what came for them."""
+    room, at = job.part_space(_most(cuts, parts, job.part_size)), 0
+    for c in _filled(cuts, parts):
+        wire = room[at : at + job.part_size(*cuts[c])]
+        if came[c]:
+            job.write_partial(*cuts[c], came[c], 0, wire)
+        else:
+            job.write_part(*cuts[c], wire)
+        at += job.part_length(wire, *cuts[c])
+    return room, at
 
 
-def _decode(job: Any, cuts: Any, sums: Any, at: Sequence[int], parts: Sequence[int]) -> None:
-    for c in parts:
-        if cuts[c][0] < cuts[c][1]:
-            job.decode(sums[at[c] : at[c + 1]], *cuts[c])
+def _decode(job: Any, cuts: Any, sums: Any, parts: Sequence[int]) -> int:
+    """The sums of these parts, one after the other, into the result; how many bytes they have."""
+    at = 0
+    for c in _filled(cuts, parts):
+        end = at + job.sum_length(sums[at : sums.size], *cuts[c])
+        job.decode(sums[at:end], *cuts[c])
+        at = end
+    return at
 
 
-def _room(job: Any, cuts: Any, parts: range, size: Callable[[int, int], int]) -> tuple[Any, list[int]]:
-    """A buffer for the wires of these parts, one after the other, and where each begins and the last ends."""
-    at = [0, *accumulate(size(*cuts[c]) for c in parts)]
-    return job.space(at[-1]), at
+def _most(cuts: Any, parts: Sequence[int], size: Callable[[int, int], int]) -> int:
+    """The most bytes that the wires of these parts have."""
+    return sum(size(*cuts[c]) for c in parts)
+
+
+def _filled(cuts: Any, parts: Sequence[int]) -> list[int]:
+    return [c for c in parts if cuts[c][0] < cuts[c][1]]

@@ -57,7 +57,8 @@ def allgather(port: Any, job: Any, cuts: Any, tag: int, mine: Any) -> Iterator[A
         if step > 0:
             yield [arrivals[step - 1]]
         if step < p - 1:
-            sends.append(port.isend(wire, (me + 1) % p, tag))
+            length = job.sum_length(wire, *parts[step])
+            sends.append(port.isend(wire[:length], (me + 1) % p, tag))
         job.decode(wire, *parts[step])
     yield sends
     job.release(wire for wire in wires if wire is not None)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+from importlib.util import find_spec
 from typing import Any, Callable, Optional
 
 import numpy as np
 
 from ... import __version__, launch
-from ...codecs import Stream, codec
+from ...codecs import Stream, Zstd, codec
 from ...codecs.base import Codec
 from ...tuning import parse_size
 from ..timing import alternate, size
@@ -39,6 +40,7 @@ CODECS = [
     "topk:ratio=0.01|natural",
     "randk:ratio=0.01",
     "randk:ratio=0.01|natural",
+    *(["natural|zstd", "natural:bits=8|zstd", "qsgd:bits=4|zstd"] if find_spec("zstandard") else []),
 ]
 DATA = ["normal", "heavy", "gradient"]
 COLUMNS = {
@@ -77,7 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
     kinds = options.split(arguments.data) or DATA
     chosen: list[Any] = [codec(spec) for spec in options.codecs(arguments, CODECS)]
     if arguments.device == "cuda":
-        return device.run(arguments, chosen, kinds)
+        return device.run(arguments, [each for each in chosen if not isinstance(each, Zstd)], kinds)
     others, notes = peers.codecs() if arguments.compare else ([], [])
     facts = {
         "mpicomp": f"{__version__} bench codecs",
@@ -133,5 +135,5 @@ def _jobs(
     return (
         lambda: each.encode_into(given, wire, Stream(1)),
         lambda: each.decode_into(wire, result),
-        lambda: wire.nbytes,
+        lambda: each.length(wire, given.n, given.kind),
     )
