@@ -121,7 +121,7 @@ def begin(comm: Any, port: Any, signature: str, job: Any, nbytes: int, finish: A
 
 
 def blocking(comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[str, Any]) -> None:
-    shape, call = None if settings else untouched.shape(name, (sendbuf, recvbuf)), None
+    shape, call = untouched.shape(name, (sendbuf, recvbuf), settings), None
     if shape is None or shape not in comm._untouched:
         call = prepare(comm, name, sendbuf, recvbuf, settings)
         if call is not None and not (call.raw and call.settled()):

@@ -10,7 +10,7 @@ Arrays of a GPU pass through the host's memory, unless MPI is CUDA-aware: see st
 from __future__ import annotations
 
 import os
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 from mpi4py import MPI
@@ -21,6 +21,7 @@ from ..ports.mpi import port_of
 from ..request import Prequest, Request
 from .staged import Staged, StagedRequest, on_gpu
 
+_NONE: Mapping[str, Any] = {}
 _OPS = ("SUM", "MAX", "MIN", "PROD", "LAND", "BAND", "LOR", "BOR", "LXOR", "BXOR", "MAXLOC", "MINLOC")
 
 
@@ -29,12 +30,17 @@ def watched() -> bool:
     return timeout() < float("inf") or os.environ.get("MPICOMP_CHECK") == "always"
 
 
-def shape(name: str, args: Sequence[Any]) -> Any:
-    """What tells a call that goes to MPI untouched again; None if it must be looked at closely."""
+def shape(name: str, args: Sequence[Any], settings: Mapping[str, Any] = _NONE) -> Any:
+    """What tells a call that goes to MPI untouched again; None if it must be looked at closely.
+
+    Large arrays drive Python itself out of the caches: to look closely takes half a millisecond after them."""
     plain = [x for x in args[:2] if type(x) is np.ndarray]
     if not plain or any(isinstance(x, (list, tuple)) for x in args):
         return None
-    return (name, *((x.dtype.char, x.size) for x in plain), *(x for x in args if isinstance(x, int)))
+    asked = [item for item in settings.items() if item[0] != "seed"]  # of which a call may have one of its own
+    if not all(isinstance(value, (str, int)) for _, value in asked):
+        return None
+    return (name, *((x.dtype.char, x.size) for x in plain), *(x for x in args if isinstance(x, int)), *asked)
 
 
 def now(comm: Any, name: str, args: Sequence[Any], call: Any = None) -> None:
