@@ -3,6 +3,7 @@
 # make lint         ruff, mypy and shellcheck
 # make bench        codecs against memcpy, Allreduce against MPI's own
 # make fuzz         every kernel against 10 million hostile inputs a codec, under sanitizers (an hour; FUZZ=100000: a minute)
+#                   with ENGINE=libfuzzer CC=clang coverage decides what is tried
 # make sanitize     kernel tests with AddressSanitizer and UndefinedBehaviorSanitizer, those of threads with ThreadSanitizer
 # make soak         long training, many calls, 64 ranks, threads, forks; as root also bad networks
 # make refresh      tests/constraints.txt anew

@@ -68,7 +68,7 @@ def save(path: str, name: str, table: Table) -> None:
     tables = _read(path) if os.path.exists(path) else {}
     tables[name] = table.points
     folder = os.path.dirname(os.path.abspath(path))
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(folder, mode=0o700, exist_ok=True)  # whatever the umask: others could put a file of theirs in its place
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".tuning-")
     try:
         with os.fdopen(handle, "w") as file:

@@ -107,9 +107,10 @@ static const SUM *LOCAL(measure)(const LOCAL(terms_t) *t, settings_t set, mc_i64
 /* Asks for values that blocks will read after this one, while it is coded: its own time is short for memory that is far. */
 MC_FN void LOCAL(next)(const LOCAL(terms_t) *t, settings_t set, mc_i64 at)
 {
+    if (!t->own)
+        return;
     const char *x = (const char *)(t->own + at + (set.block < ROOM ? set.block : ROOM)) + 4096;
-    if (t->own)
-        EACH(k, (int)sizeof(STORED)) __builtin_prefetch(x + 64 * k);
+    EACH(k, (int)sizeof(STORED)) __builtin_prefetch(x + 64 * k);
 }
 
 MC_FN void LOCAL(code_group)(const SUM *v, mc_i64 m, settings_t set, scale_t scale, draws_t from, mc_u8 *wire)

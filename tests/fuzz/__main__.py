@@ -2,6 +2,7 @@
 
 python tests/fuzz [INPUTS [SEED [CODEC ...]]]; `make fuzz` runs 10 million inputs of each. Needs gcc or clang, nothing else.
 Inputs come in slices with seeds SEED, SEED + 1, ..., the codecs in turn, on all cores: a run that is stopped has tried all of them.
+With ENGINE=libfuzzer in the environment (CC=clang) coverage decides what is tried next; build/fuzz/corpus keeps what it found.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 CODECS = ("natural", "natural8", "dithering", "sign", "topk", "randk", "lowrank", "grid")
 FLAGS = ["-std=gnu11", "-fPIC", "-ffp-contract=off", "-fno-sanitize-recover=all", "-fsanitize=address,undefined"]
 SLICE = 500_000
+LIBFUZZER = os.environ.get("ENGINE") == "libfuzzer"
 LEVELS = {1: (), 3: ("-march=x86-64-v3",), 4: ("-march=x86-64-v4",)}
 
 
@@ -24,12 +26,13 @@ def build(folder: Path, levels: tuple[int, ...] = (1, 3, 4), optimize: str = "-O
     """(program, library) with sanitizers: any fault ends the program."""
     folder.mkdir(parents=True, exist_ok=True)
     compiler = [*os.environ.get("CC", "cc").split(), *FLAGS, optimize]
+    guided = ["-fsanitize=fuzzer-no-link"] if LIBFUZZER else []
     levels = levels if platform.machine() in ("x86_64", "AMD64") else (1,)
     jobs = {folder / f"{source.stem}{level}.o": (source, level) for level in levels for source in _sources()}
     jobs[folder / "level1.o"] = ROOT / "kernels" / "cpu" / "level.c", 1  # it alone says what the processor can do
     program, library = folder / "fuzz", folder / "libmpicomp.so"
     commands = [
-        [*compiler, *LEVELS[level], f"-DMC_LEVEL={level}", "-c", str(source), "-o", str(target)]
+        [*compiler, *guided, *LEVELS[level], f"-DMC_LEVEL={level}", "-c", str(source), "-o", str(target)]
         for target, (source, level) in jobs.items()
     ]
     commands.append(
@@ -38,6 +41,7 @@ def build(folder: Path, levels: tuple[int, ...] = (1, 3, 4), optimize: str = "-O
             "-O2",
             "-fno-sanitize=undefined",
             "-Wall",
+            *(["-DLIBFUZZER", "-fsanitize=fuzzer"] if LIBFUZZER else []),
             str(ROOT / "tests" / "fuzz" / "fuzz.c"),
             "-o",
             str(program),
@@ -52,16 +56,22 @@ def build(folder: Path, levels: tuple[int, ...] = (1, 3, 4), optimize: str = "-O
 
 def run(program: Path, library: Path, codec: str, inputs: int, seed: int) -> str:
     """What the program says; RuntimeError with its report if it finds a fault."""
-    return _call([str(program), str(library), codec, str(inputs), str(seed)]).strip()
+    if not LIBFUZZER:
+        return _call([str(program), str(library), codec, str(inputs), str(seed)]).strip()
+    corpus = program.parent / "corpus" / codec
+    corpus.mkdir(parents=True, exist_ok=True)
+    words = [f"-runs={inputs}", f"-seed={seed}", "-max_len=4096", "-timeout=60", "-verbosity=0", str(corpus)]
+    _call([str(program), *words], FUZZ_LIBRARY=str(library), FUZZ_CODEC=codec)
+    return f"{codec}: {inputs} inputs, {len([*corpus.iterdir()])} kept for what they reach, nothing found"
 
 
 def _sources() -> list[Path]:
     return sorted((ROOT / "kernels" / "cpu").glob("*.c"))
 
 
-def _call(command: list[str]) -> str:
+def _call(command: list[str], **variables: str) -> str:
     options = {"ASAN_OPTIONS": "quarantine_size_mb=8", "UBSAN_OPTIONS": "print_stacktrace=1"}
-    result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **options})
+    result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **options, **variables})
     if result.returncode:
         raise RuntimeError(f"{' '.join(command)}: exit {result.returncode}\n{result.stdout}\n{result.stderr}")
     return result.stdout

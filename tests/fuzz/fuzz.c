@@ -1,4 +1,5 @@
-/* Throws hostile bytes at every kernel: fuzz LIBRARY CODEC INPUTS SEED
+/* Throws hostile bytes at every kernel: fuzz LIBRARY CODEC INPUTS SEED. With -DLIBFUZZER the library and the codec are in the
+ * environment, FUZZ_LIBRARY and FUZZ_CODEC, and the fuzzer's bytes decide what is tried, chance where they end.
  *
  * Wires are encoded values with bits flipped, bytes overwritten and pieces moved, or plain noise; values are floats of any
  * bits. Every buffer is allocated to the byte, so that AddressSanitizer sees one step too far. The kernels of all levels
@@ -38,9 +39,14 @@ static const char *codec;
 static void *library;
 static int best;
 static u64 state, input;
+static const u8 *given;
+static size_t left;
 
 static u64 draw(void)
 {
+    u64 word;
+    if (left >= sizeof word)
+        return memcpy(&word, given, sizeof word), given += sizeof word, left -= sizeof word, word;
     state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
     return state * 0x2545F4914F6CDD1Du;
 }
@@ -349,22 +355,49 @@ static void lowrank(void)
     free(x), free(start), free(left), free(right), free(out);
 }
 
-int main(int argc, char **argv)
+static void (*once)(void);
+
+/* Sets `once` up; 0 if it cannot. */
+static int prepare(const char *path, const char *name)
 {
     static const struct { const char *name; void (*once)(void); } codecs[] = {
         {"natural", natural}, {"natural8", natural8}, {"dithering", dithering}, {"sign", sign},
         {"topk", sparse},     {"randk", sparse},      {"lowrank", lowrank},   {"grid", grid},
     };
-    void (*once)(void) = NULL;
-    if (argc != 5 || !(library = dlopen(argv[1], RTLD_NOW)))
-        return fprintf(stderr, "fuzz LIBRARY CODEC INPUTS SEED (%s)\n", argc == 5 ? dlerror() : "four arguments"), 2;
+    if (!(library = dlopen(path, RTLD_NOW)))
+        return fprintf(stderr, "%s\n", dlerror()), 0;
     best = ((int (*)(void))dlsym(library, "mc_cpu_level"))();
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
-        if (!strcmp(codecs[i].name, argv[2]))
+        if (!strcmp(codecs[i].name, name))
             codec = codecs[i].name, once = codecs[i].once;
     if (!once)
-        return fprintf(stderr, "no codec named %s\n", argv[2]), 2;
+        return fprintf(stderr, "no codec named %s\n", name), 0;
     find();
+    return 1;
+}
+
+#ifdef LIBFUZZER
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc, (void)argv;
+    if (!prepare(getenv("FUZZ_LIBRARY"), getenv("FUZZ_CODEC")))
+        exit(2);
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
+{
+    given = data, left = size, state = 1, input++;
+    once();
+    return 0;
+}
+#else
+int main(int argc, char **argv)
+{
+    if (argc != 5)
+        return fprintf(stderr, "fuzz LIBRARY CODEC INPUTS SEED\n"), 2;
+    if (!prepare(argv[1], argv[2]))
+        return 2;
     u64 inputs = strtoull(argv[3], NULL, 10);
     state = strtoull(argv[4], NULL, 10) * 0x9E3779B97F4A7C15u | 1;
     for (input = 0; input < inputs; input++) {
@@ -375,3 +408,4 @@ int main(int argc, char **argv)
     printf("%s: %llu inputs, nothing found\n", codec, (unsigned long long)inputs);
     return 0;
 }
+#endif
