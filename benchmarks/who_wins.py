@@ -2,8 +2,9 @@
 
     python -m benchmarks.who_wins FILE [--seconds 170]      as root; adds the points that FILE lacks, in that time
 
-A point is the median time of a step of the slowest host, for each scheme: MPI's own Allreduce, mpicomp's direct one with
-natural, D-PSGD and CHOCO with natural on a ring, of as many float32 values as a ResNet-20 has parameters.
+A point is the median time of a step of the slowest host, for each scheme: MPI's own Allreduce, mpicomp's as a ring, raw and
+with natural, its direct one with natural, D-PSGD and CHOCO with natural on a ring of neighbours, of as many float32 values
+as a ResNet-20 has parameters.
 """
 
 from __future__ import annotations
@@ -67,12 +68,13 @@ def worker(file: Path) -> None:
 
     world = MPI.COMM_WORLD
     x = np.random.default_rng(world.rank).standard_normal(PARAMETERS, dtype=np.float32)
-    out, ring = np.empty_like(x), mpicomp.ring(world)
-    natural = mpicomp.Comm(world, "natural", algorithm="direct")
+    out, ring, comm = np.empty_like(x), mpicomp.ring(world), mpicomp.Comm(world)
     dpsgd, choco = mpicomp.gossip.DPSGD(ring, x), mpicomp.gossip.Choco(ring, x, codec="natural", gamma=0.5)
-    jobs = (
+    jobs = (  # in the order of SCHEMES
         lambda: world.Allreduce(x, out),
-        lambda: natural.Allreduce(x, out),
+        lambda: comm.Allreduce(x, out, codec="raw", algorithm="ring"),
+        lambda: comm.Allreduce(x, out, codec="natural", algorithm="ring"),
+        lambda: comm.Allreduce(x, out, codec="natural", algorithm="direct"),
         lambda: dpsgd.mix(x),
         lambda: choco.mix(x),
     )
@@ -89,9 +91,8 @@ def worker(file: Path) -> None:
     slowest = np.array(times)
     world.Allreduce(MPI.IN_PLACE, slowest, MPI.MAX)
     if world.rank == 0:
-        medians = np.median(
-            slowest[1:], axis=0
-        )  # in the first turn connections are made, and the ranks agree on what they do
+        # In the first turn connections are made, and the ranks agree on what they do.
+        medians = np.median(slowest[1:], axis=0)
         file.write_text(json.dumps(dict(zip(SCHEMES, map(float, medians)))))
 
 

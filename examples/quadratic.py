@@ -29,7 +29,8 @@ METHODS = {
     "CHOCO top 10%": ("choco", {"codec": "topk:ratio=0.1", "gamma": 0.1}),
     "PowerGossip": ("powergossip", {}),
 }
-for _bits in (8, 4, 3, 2):
+LINES = {"8": "-", "4": "--", "3": "-.", "2": ":"}
+for _bits in LINES:
     for _label, _method in (("naive", "naive"), ("DCD", "dcd"), ("ECD", "ecd")):
         METHODS[f"{_label} {_bits} bits"] = (_method, {"codec": f"dithering:bits={_bits},p=inf"})
 
@@ -69,12 +70,16 @@ def plot(curves: dict, path: str) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 4.5))
+    figure, panels = pyplot.subplots(1, 2, figsize=(12, 5), sharey=True, layout="constrained")
     for name, curve in curves.items():
-        axes.semilogy(np.arange(1, len(curve) + 1)[::10], curve[::10], label=name, linewidth=1)
-    axes.set(xlabel="step", ylabel="squared error of the mean", ylim=(1e-4, 1e3))
-    axes.legend(ncols=2, fontsize="small")
-    figure.tight_layout()
+        method, bits = name.split()[0], name.removesuffix(" bits")[-1]
+        few = name.endswith("bits")  # a colour for each method, a line for each number of bits
+        style = {"color": f"C{['naive', 'DCD', 'ECD'].index(method)}", "linestyle": LINES[bits]} if few else {}
+        panels[few].semilogy(range(1, len(curve) + 1, 10), curve[::10], label=name, linewidth=1, **style)
+    for axes in panels:
+        axes.set(xlabel="step", ylim=(1e-4, 1e3))
+        axes.legend(ncols=3, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.12))
+    panels[0].set_ylabel("squared error of the mean")
     figure.savefig(path, dpi=110)
 
 
