@@ -1,18 +1,6 @@
 /* The loops of lowrank.c for one type, REAL. */
 
-MC_FN REAL LOCAL(dot)(const REAL *a, const REAL *b, mc_i64 n)
-{
-    REAL sum[LANES] = {0};
-    mc_i64 whole = n / LANES * LANES;
-    for (mc_i64 at = 0; at < whole; at += LANES)
-        EACH(j, LANES) sum[j] += a[at + j] * b[at + j];
-    EACH(j, n - whole) sum[j] += a[whole + j] * b[whole + j];
-    for (int half = LANES / 2; half; half /= 2)
-        EACH(j, half) sum[j] += sum[j + half];
-    return sum[0];
-}
-
-/* The same in double. */
+/* A dot product in double. */
 static double LOCAL(dot_wide)(const REAL *a, const REAL *b, mc_i64 n)
 {
     double sum[LANES] = {0};
@@ -25,63 +13,132 @@ static double LOCAL(dot_wide)(const REAL *a, const REAL *b, mc_i64 n)
     return sum[0];
 }
 
-/* n values of x, rows of `cols`; left[t * pace + i] for row i. */
+/* WIDTH bytes, wherever they begin. */
+typedef REAL LOCAL(vector) __attribute__((vector_size(WIDTH), aligned(sizeof(REAL)), may_alias));
+#define PIECES (LANES * (int)sizeof(REAL) / WIDTH)
+#define RANKS (PIECES > 4 ? 1 : 2)
+
+/* A dot product from its lanes, and the products of the last values, fewer than a lane each. */
+MC_FN REAL LOCAL(close)(REAL *sum, const REAL *a, const REAL *b, mc_i64 n)
+{
+    EACH(j, n) sum[j] += a[j] * b[j];
+    for (int half = LANES / 2; half; half /= 2)
+        EACH(j, half) sum[j] += sum[j + half];
+    return sum[0];
+}
+
+/* Dot products of each of `rows` rows of x with each of `ranks` of right. Both are constants where this is inlined: all
+ * sums are in registers, and what is loaded serves several. Asks for the memory of as many rows before these. */
+MC_FN void LOCAL(dots)(const REAL *x, mc_i64 cols, int rows, const REAL *right, int ranks, REAL *left, mc_i64 pace)
+{
+    mc_i64 whole = cols / LANES * LANES, next = rows * cols * (mc_i64)sizeof *x;
+    LOCAL(vector) sum[ROWS * RANKS][PIECES] = {{{0}}};
+    next = next > NEXT ? next : NEXT;
+    for (mc_i64 at = 0; at < whole; at += LANES) {
+        UNROLLED(i, rows)
+        for (int k = 0; k < LANES * (int)sizeof *x; k += 64)
+            __builtin_prefetch((const char *)(x + i * cols + at) + k - next, 0, 2);
+        UNROLLED(k, PIECES)
+        UNROLLED(i, rows)
+        UNROLLED(t, ranks)
+        sum[i * RANKS + t][k] += ((const LOCAL(vector) *)(x + i * cols + at))[k] *
+                                 ((const LOCAL(vector) *)(right + t * cols + at))[k];
+    }
+    UNROLLED(i, rows)
+    UNROLLED(t, ranks)
+    left[t * pace + i] = LOCAL(close)((REAL *)sum[i * RANKS + t], x + i * cols + whole, right + t * cols + whole, cols - whole);
+}
+
+/* n values of x, rows of `cols`; left[t * pace + i] for row i. From the last row to the first: `back`, which comes next,
+ * finds the first ones in a cache. */
 MC_KERNEL(NAME(project))(const REAL *x, mc_i64 n, mc_i64 cols, const REAL *right, REAL *left, mc_i64 pace, mc_i64 rank)
 {
-    for (mc_i64 i = 0; i * cols < n; i++) {
-        const REAL *row = x + i * cols;
-        for (mc_i64 k = 0; k < cols * (mc_i64)sizeof *x; k += 64)
-            far_ahead((const char *)row + k, 64);
-        EACH(t, rank) left[t * pace + i] = LOCAL(dot)(row, right + t * cols, cols);
+    for (mc_i64 i = n / cols, rows; i > 0; i -= rows) {
+        rows = i < ROWS ? 1 : ROWS;
+        for (mc_i64 t = 0, ranks; t < rank; t += ranks) {
+            const REAL *from = x + (i - rows) * cols, *with = right + t * cols;
+            REAL *to = left + t * pace + i - rows;
+            ranks = rank - t < RANKS ? 1 : RANKS;
+            if (rows == ROWS && ranks == RANKS)
+                LOCAL(dots)(from, cols, ROWS, with, RANKS, to, pace);
+            else if (rows == ROWS)
+                LOCAL(dots)(from, cols, ROWS, with, 1, to, pace);
+            else if (ranks == RANKS)
+                LOCAL(dots)(from, cols, 1, with, RANKS, to, pace);
+            else
+                LOCAL(dots)(from, cols, 1, with, 1, to, pace);
+        }
     }
+}
+
+/* sum[t * pace + j] and the products of `rows` rows of x, one after the other, for `ranks` of left: both are constants. */
+MC_FN void LOCAL(add_rows)(const REAL *x, mc_i64 cols, mc_i64 stride, int rows, const REAL *left, mc_i64 n, int ranks,
+                           REAL *restrict sum, mc_i64 pace)
+{
+    mc_i64 next = rows * stride * (mc_i64)sizeof *x;
+    mc_i64 whole = cols / (64 / (mc_i64)sizeof *x) * (64 / (mc_i64)sizeof *x), at = 0;
+    for (; at < whole; at += 64 / (mc_i64)sizeof *x) {
+        UNROLLED(i, rows) __builtin_prefetch((const char *)(x + i * stride + at) + next, 0, 2);
+        UNROLLED(k, 64 / WIDTH)
+        UNROLLED(t, ranks)
+        {
+            LOCAL(vector) *to = (LOCAL(vector) *)(sum + t * pace + at) + k, total = *to;
+            UNROLLED(i, rows) total += left[t * n + i] * ((const LOCAL(vector) *)(x + i * stride + at))[k];
+            *to = total;
+        }
+    }
+    for (; at < cols; at++)
+        UNROLLED(t, ranks)
+        UNROLLED(i, rows) sum[t * pace + at] += left[t * n + i] * x[i * stride + at];
 }
 
 /* Rows of `cols` values that begin every `stride`, n from the first to the last; right[t * pace + j] for column j. */
 MC_KERNEL(NAME(back))(const REAL *x, mc_i64 n, mc_i64 cols, mc_i64 stride, const REAL *left, REAL *right, mc_i64 pace,
                       mc_i64 rank)
 {
-    mc_i64 rows = (n - cols) / stride + 1, i = 0;
+    mc_i64 rows = (n - cols) / stride + 1;
     EACH(t, rank) memset(right + t * pace, 0, (size_t)cols * sizeof *right);
-    for (; i + 4 <= rows; i += 4)
-        EACH(t, rank)
-        {
-            const REAL *a = x + i * stride, *b = a + stride, *c = b + stride, *d = c + stride, *w = left + t * rows + i;
-            REAL *sum = right + t * pace;
-            EACH(j, cols) sum[j] = sum[j] + w[0] * a[j] + w[1] * b[j] + w[2] * c[j] + w[3] * d[j];
+    for (mc_i64 i = 0, some; i < rows; i += some) {
+        some = rows - i < 8 ? 1 : 8;
+        for (mc_i64 t = 0, ranks; t < rank; t += ranks) {
+            const REAL *from = x + i * stride, *with = left + t * rows + i;
+            REAL *to = right + t * pace;
+            ranks = rank - t < 2 ? 1 : 2;
+            if (some == 8 && ranks == 2)
+                LOCAL(add_rows)(from, cols, stride, 8, with, rows, 2, to, pace);
+            else if (some == 8)
+                LOCAL(add_rows)(from, cols, stride, 8, with, rows, 1, to, pace);
+            else
+                EACH(u, ranks) LOCAL(add_rows)(from, cols, stride, 1, with + u * rows, rows, 1, to + u * pace, pace);
         }
-    for (; i < rows; i++)
-        EACH(t, rank)
-        {
-            const REAL *a = x + i * stride, w = left[t * rows + i];
-            REAL *sum = right + t * pace;
-            EACH(j, cols) sum[j] += w * a[j];
-        }
+    }
 }
 
 MC_FN void LOCAL(products)(const REAL *left, mc_i64 pace, const REAL *right, mc_i64 rank, mc_i64 cols, mc_i64 count, REAL *out)
 {
-    EACH(j, count) out[j] = left[0] * right[j];
-    for (mc_i64 t = 1; t < rank; t++)
+    if (rank == 1)
+        EACH(j, count) out[j] = left[0] * right[j];
+    else
+        EACH(j, count) out[j] = left[0] * right[j] + left[pace] * right[cols + j];
+    for (mc_i64 t = 2; t < rank; t++)
         EACH(j, count) out[j] += left[t * pace] * right[t * cols + j];
 }
 
-/* n values of out, rows of `cols`; left[t * pace + i] for row i. */
+/* n values of out, rows of `cols`; left[t * pace + i] for row i. Of large ones whole lines of the cache go past it. */
 MC_KERNEL(NAME(expand))(const REAL *left, mc_i64 pace, const REAL *right, mc_i64 rank, mc_i64 n, mc_i64 cols, REAL *out)
 {
-    int large = MC_STREAMS && n * (mc_i64)sizeof *out >= STREAM_FROM && (uintptr_t)out % 16 == 0 && cols % 64 == 0;
-    for (mc_i64 i = 0; i * cols < n; i++)
-        for (mc_i64 at = 0; at < cols; at += 64) {
-            REAL *place = out + i * cols + at, piece[64];
-            if (cols - at < 64) {
-                LOCAL(products)(left + i, pace, right + at, rank, cols, cols - at, place);
-            } else {
-                LOCAL(products)(left + i, pace, right + at, rank, cols, 64, piece);
-                if (large)
-                    stream(place, piece, sizeof piece);
-                else
-                    memcpy(place, piece, sizeof piece);
-            }
+    int large = MC_STREAMS && n * (mc_i64)sizeof *out >= STREAM_FROM;
+    for (mc_i64 i = 0; i * cols < n; i++) {
+        REAL *row = out + i * cols, piece[64];
+        mc_i64 at = (mc_i64)(-(uintptr_t)row % 64 / sizeof *row);
+        at = large && at < cols ? at : cols;
+        LOCAL(products)(left + i, pace, right, rank, cols, at, row);
+        for (; at + 64 <= cols; at += 64) {
+            LOCAL(products)(left + i, pace, right + at, rank, cols, 64, piece);
+            stream(row + at, piece, sizeof piece);
         }
+        LOCAL(products)(left + i, pace, right + at, rank, cols, cols - at, row + at);
+    }
     if (large)
         stream_end();
 }
@@ -115,6 +172,8 @@ MC_KERNEL(NAME(orthonormalize))(REAL *left, mc_i64 n, mc_i64 rank)
     }
 }
 
+#undef PIECES
+#undef RANKS
 #undef NAME
 #undef LOCAL
 #undef REAL

@@ -15,12 +15,21 @@
 #define EACH(j, count) for (mc_i64 j = 0; j < (count); j++)
 #define LANES 32
 
-/* Asks for memory to be in the second cache when a loop comes to it. */
-MC_FN void far_ahead(const void *p, int nbytes)
-{
-    for (int k = 0; k < nbytes; k += 64)
-        __builtin_prefetch((const char *)p + 16384 + k, 0, 2);
-}
+/* With `count` a constant: no loop is left. */
+#define UNROLLED_(text) _Pragma(#text)
+#define UNROLLED(j, count) UNROLLED_(GCC unroll 16) for (int j = 0; j < (count); j++)
+
+#if MC_LEVEL == 4
+#define WIDTH 64
+#define ROWS 2
+#elif MC_LEVEL == 3
+#define WIDTH 32
+#define ROWS 1
+#else
+#define WIDTH 16
+#define ROWS 1
+#endif
+#define NEXT 16384 /* bytes: what is asked for ahead is at least so far away */
 
 #define NAME(verb) mc_lowrank_##verb##_f32
 #define LOCAL(name) name##_f32

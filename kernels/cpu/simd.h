@@ -22,6 +22,13 @@ MC_FN void ahead(const void *p, int nbytes)
 #define MC_STREAMS 1
 MC_FN void stream(void *out, const void *v, int nbytes)
 {
+#if defined(__AVX512F__)
+    if ((uintptr_t)out % 64 == 0 && nbytes % 64 == 0) { /* a line at a time */
+        for (int k = 0; k < nbytes; k += 64)
+            _mm512_stream_si512((__m512i *)((char *)out + k), _mm512_loadu_si512((const char *)v + k));
+        return;
+    }
+#endif
     for (int k = 0; k < nbytes; k += 16)
         _mm_stream_si128((__m128i *)((char *)out + k), _mm_loadu_si128((const __m128i *)((const char *)v + k)));
 }
