@@ -92,7 +92,7 @@ __all__ = [
     "torus",
 ]
 
-_MODULES = ("gossip", "simulation", "topology")
+_MODULES = ("gossip", "simulation", "topology", "torch")
 _GRAPHS = (
     "Cartcomm",
     "Distgraphcomm",

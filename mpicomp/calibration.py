@@ -24,7 +24,8 @@ SIZES = (8 << 10, 64 << 10, 512 << 10, 4 << 20)  # bytes; the largest takes 8 MB
 BUDGET = 0.25  # seconds for a size: where one took more, larger ones are measured once, or not at all
 REPEATS = 3
 ENOUGH, MOST = 0.03, 12  # of quick ones more, for so many seconds or times: the first messages of a connection are slow
-LARGE = 16 << 20  # bytes that are measured in addition when such an array comes
+LARGE = 16 << 20  # bytes that are measured in addition when such an array comes;
+MOST_LARGE = 6  # the best of them so many times more
 MEASURED = "measured on this communicator"
 
 
@@ -32,17 +33,18 @@ def table_for(port: Any, settings: Settings, x: Any) -> Optional[Table]:
     """The table for these codecs: from MPICOMP_TUNING, or measured now (collective), or None where auto has no choice."""
     if not planning.has_choice(settings, x.nbytes, x.kind, port.size):
         return None
-    key = (settings.codec, settings.down, x.kind)
+    key, sent = (settings.codec, settings.down, x.kind), port.stats.wire_bytes
     if key not in port.tables:
         port.tables[key] = tuning.load(port, *key) or _measure(port, settings, x.kind)
     if port.tables[key] is not None and x.nbytes >= LARGE and isinstance(x, Flat):
         _extend(port.tables[key], port, settings, x)
+    port.stats.wire_bytes = sent  # what was sent to measure is none of the caller's
     return port.tables[key]
 
 
 def _extend(table: Table, port: Any, settings: Settings, x: Flat) -> None:
     """Measure what caches do not hold, with the beginning of x itself, where that takes no longer than the rest."""
-    names = planning.candidates(settings, x.kind, port.size)
+    names = planning.CANDIDATES
     known = table.source == MEASURED and all(table.points[name][-1][0] < LARGE for name in names)
     if known and 2 * sum(table.estimate(name, LARGE) for name in names) < 2 * BUDGET:
         sample = Flat(beside(x.data[: LARGE // x.data.itemsize], None), x.kind)
@@ -53,7 +55,9 @@ def _extend(table: Table, port: Any, settings: Settings, x: Flat) -> None:
             return seconds(port, _once(port, settings, name, sample, out), 1)
 
         times = {name: [timed(name)] for name in names}
-        for name in 2 * sorted(names, key=times.__getitem__)[:3]:
+        best = sorted(names, key=times.__getitem__)[:3]
+        again = BUDGET / (2 * sum(times[name][0] for name in best))  # each is run twice
+        for name in max(min(round(again), MOST_LARGE), 2) * best:
             times[name].append(timed(name))
         for name in names:
             table.add(name, LARGE, median(times[name]))
@@ -84,7 +88,7 @@ def measure(
         n = nbytes // KINDS[kind].storage.itemsize
         x = as_kind(np.random.default_rng(0).standard_normal(n, KINDS[kind].accumulator), kind)
         out = Flat(np.empty_like(x.data), kind)
-        for algorithm in planning.candidates(settings, kind, port.size):
+        for algorithm in planning.CANDIDATES:
             progress(algorithm, nbytes)
             table.add(algorithm, nbytes, seconds(port, _once(port, settings, algorithm, x, out), repeats))
         last, call = call, sum(points[-1][1] for points in table.points.values())

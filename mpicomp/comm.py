@@ -190,8 +190,8 @@ class Comm(FamilyMixin, MPI.Intracomm):
             raise CodecError(f"only floating-point data is compressed, not {getattr(x, 'dtype', type(x).__name__)}")
         wanted, port = self._settings.override(codec, algorithm, None, segment), existing_port(self)
         table = port.tables.get((wanted.codec, wanted.down, flat.kind)) if port is not None else None
-        near = port is not None and port.near
-        return planning.choose(wanted, flat.n, flat.kind, self.size, table, flat.shapes, near)
+        near, nodes = (port.near, len(set(port.nodes))) if port is not None else (False, None)
+        return planning.choose(wanted, flat.n, flat.kind, self.size, table, flat.shapes, near, nodes)
 
     def _prepare(self, sendbuf: Any, recvbuf: Any, op: MPI.Op, *changes: Any) -> Optional[allreduce.Call]:
         if base.left_to_mpi(self, changes, recvbuf):

@@ -24,8 +24,10 @@ class Fused:
     `arrays` are what was given, `flats` what travels: the same or, where small ones are packed, their pack and the others.
     """
 
-    def __init__(self, arrays: Sequence[Flat], grain: int, pack: bool = False):
+    def __init__(self, arrays: Sequence[Flat], grain: int, pack: bool = False, names: Sequence[str] = ()):
+        """`names`: what the ranks must agree upon besides lengths."""
         self.arrays = list(arrays)
+        self.names = names
         self.kind = arrays[0].kind
         self.flats = self.arrays
         self._packed: list[tuple[Flat, Flat]] = []  # an array, and its place in the pack
@@ -68,11 +70,9 @@ class Fused:
         return tuple(flat.shape for flat in self.flats)
 
     def __str__(self) -> str:
-        lengths = ",".join(str(flat.n) for flat in self.arrays)
-        mark = hashlib.blake2b(lengths.encode(), digest_size=6).hexdigest()
-        return (
-            f"{len(self.arrays)} arrays of {KINDS[self.kind].label} (lengths {lengths if len(lengths) < 40 else mark})"
-        )
+        known = {"lengths": map(str, (flat.n for flat in self.arrays)), "names": self.names}
+        told = ", ".join(f"{what} {_short(','.join(words))}" for what, words in known.items() if words)
+        return f"{len(self.arrays)} arrays of {KINDS[self.kind].label} ({told})"
 
     def pieces(self, lo: int, hi: int) -> Iterator[tuple[int, int, int]]:
         """(array, from, to) for every array that has elements in a range of the whole."""
@@ -83,6 +83,11 @@ class Fused:
             a, b = max(lo - start, 0), min(hi - start, n)
             if a < b:
                 yield index, a, b
+
+
+def _short(text: str) -> str:
+    """The text, or a mark of a long one."""
+    return text if len(text) < 40 else hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def _starts(flats: Sequence[Flat], grain: int) -> tuple[list[int], int]:

@@ -19,7 +19,10 @@ from .timing import Table
 
 SMALL = 4096  # bytes up to which auto is MPI untouched, whatever the network
 FLOOR = 256 << 10  # the same where no times are known
-NEVER_BY_AUTO = ("server",)  # one rank's link carries everything
+CANDIDATES = [
+    "raw",
+    *(name for name in ALLREDUCE if name != "server"),
+]  # of auto; there one rank's link carries everything
 NEAR = 40 << 20  # bytes of a segment where ranks see each other's memory, and there is no transfer to overlap with
 LEAST = 4096  # values of one segment: with fewer, messages cost more than what they carry
 MPI_SUMS = ("f32", "f64")  # what every MPI can add itself
@@ -40,6 +43,7 @@ class Plan:
     table: Optional[Table] = None
     shapes: tuple[tuple[int, ...], ...] = ()  # of the arrays, where they count
     depth: int = 4  # segments under way at a time
+    nodes: Optional[int] = None  # on which the ranks are; None: not known, one rank on each
 
     def lanes(self, port: Any, job: Any, tag: int) -> Iterator[Iterator[Any]]:
         """The schedule of each segment, to be run by the engine; none where the plan is raw."""
@@ -71,6 +75,8 @@ class Plan:
             numbers = sum(map(up.numbers, self.shapes))
             return round(2 * (self.p - 1) / self.p * numbers * KINDS[self.kind].accumulator.itemsize)
         name, p = self._senders()
+        if name == "hierarchical" and p == 1:  # nothing leaves the node
+            return round(2 * (self.p - 1) / self.p * self.raw_bytes)
         return round(facts.sent(name, p, up.expected(self.n, self.kind), down.expected(self.n, self.kind)))
 
     @property
@@ -81,6 +87,8 @@ class Plan:
         if self.algorithm == "lowrank":
             return 1.0
         (name, p), up, down = self._senders(), self.settings.codec, self.settings.down
+        if name == "hierarchical" and p == 1:
+            return 0.0
         if up != down:
             return facts.variance(name, p, up.omega(self.n), down.omega(self.n)) ** 0.5
         once, each = up.omegas(self.n)
@@ -89,8 +97,11 @@ class Plan:
     def _senders(self) -> tuple[str, int]:
         """The algorithm, and how many ranks, or nodes where it has such, send compressed data; at most all."""
         name, options = parse(self.algorithm)
-        nodes_of = options.get("nodes_of", int(os.environ.get("MPICOMP_NODES_OF", 1)))
-        return name, -(-self.p // max(nodes_of, 1)) if name == "hierarchical" else self.p
+        if name != "hierarchical":
+            return name, self.p
+        if "nodes_of" in options:
+            return name, -(-self.p // options["nodes_of"])
+        return name, self.nodes or self.p
 
     def __str__(self) -> str:
         lines = [
@@ -120,6 +131,7 @@ def choose(
     table: Optional[Table] = None,
     shapes: tuple[tuple[int, ...], ...] = (),
     near: bool = False,
+    nodes: Optional[int] = None,
 ) -> Plan:
     """The same decision on every rank: it depends on nothing but its arguments and the environment. `near` ranks see
     each other's memory."""
@@ -132,25 +144,26 @@ def choose(
 
     def plan(algorithm: str, why: str) -> Plan:
         if settings.feedback and algorithm == "raw":  # MPI's own remembers nothing; ours can do the same
-            return Plan("direct", why, n, kind, p, settings.override(codec=Raw()), segment, table, (), depth)
+            return Plan("direct", why, n, kind, p, settings.override(codec=Raw()), segment, table, (), depth, nodes)
         if settings.feedback == "ef21" and algorithm != "direct":
             raise SettingError(f"feedback='ef21' needs algorithm 'direct', not {algorithm!r}, because {why}")
-        return Plan(algorithm, why, n, kind, p, settings, segment, table, (), depth)
+        return Plan(algorithm, why, n, kind, p, settings, segment, table, (), depth, nodes)
 
     if p == 1:
         return Plan("copy", "there is one rank", n, kind, p, settings, segment, table)
     if settings.algorithm not in ("auto", "raw"):
         check(settings.algorithm, p)
         return plan(settings.algorithm, "it was asked for")
+    rule = tuning.rule(nbytes, ("raw", *ALLREDUCE)) if settings.algorithm == "auto" else None
     if kind not in MPI_SUMS:
-        return plan("direct", f"MPI cannot add {KINDS[kind].label}")
+        why = f"MPI cannot add {KINDS[kind].label}"
+        return plan("direct", why) if rule in (None, "raw") else plan(rule, "MPICOMP_ALLREDUCE says so")
     if settings.algorithm == "raw":
         return plan("raw", "it was asked for")
     if isinstance(settings.codec, Raw) and isinstance(settings.down, Raw):
         return plan("raw", "the codec is raw")
     if kind not in settings.codec.kinds or kind not in settings.down.kinds:
         return plan("raw", f"codec {settings.codec} cannot carry {KINDS[kind].label}")
-    rule = tuning.rule(nbytes, ("raw", *ALLREDUCE))
     if rule is not None:
         return plan(rule, "MPICOMP_ALLREDUCE says so")
     if nbytes <= SMALL:
@@ -158,7 +171,7 @@ def choose(
     if settings.feedback == "ef21":
         return plan("direct", "feedback 'ef21' needs it")
     if table is not None:
-        best = table.ranking(nbytes, candidates(settings, kind, p))[0][0]
+        best = table.ranking(nbytes, CANDIDATES)[0][0]
         return plan(best, f"it is the fastest by times {table.source}")
     floor = int(os.environ.get("MPICOMP_FLOOR", FLOOR))
     if nbytes < floor:
@@ -191,11 +204,6 @@ def has_choice(settings: Settings, nbytes: int, kind: str, p: int) -> bool:
         return False
     plan = choose(settings, nbytes // KINDS[kind].storage.itemsize, kind, p, Table("", {"raw": [(1, 1.0)]}))
     return plan.why.startswith("it is the fastest")
-
-
-def candidates(settings: Settings, kind: str, p: int) -> list[str]:
-    """The algorithms that `auto` chooses from."""
-    return ["raw", *(name for name in ALLREDUCE if name not in NEVER_BY_AUTO)]
 
 
 def _carried(settings: Settings, kind: str) -> Settings:

@@ -60,7 +60,9 @@ class Stats:
         for name, row in (*named, ("all", self.total)):
             numbers = [row.raw_bytes / 1e6, row.wire_bytes / 1e6]
             numbers += [1e3 * seconds for seconds in (row.seconds, row.codec, row.transfer, row.waiting)]
-            lines.append([name, str(row.calls), *(f"{number:.2f}" for number in numbers)])
+            known = 2 if name == "all" else 1  # of what is always counted
+            cells = [f"{number:.2f}" if self.timed or k < known else "-" for k, number in enumerate(numbers)]
+            lines.append([name, str(row.calls), *cells])
         widths = [max(map(len, column)) for column in zip(*lines)]
         for line in lines:
             line[:] = [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))]

@@ -98,4 +98,6 @@ def _points(points: Any) -> dict[str, list[tuple[int, float]]]:
     checked = {str(name): [(int(b), float(s)) for b, s in row] for name, row in points.items()}
     if not all(row and all(b > 0 and 0 < s < 1e6 for b, s in row) for row in checked.values()):
         raise ValueError("a time that cannot be")
+    if "raw" not in checked or any(len({b for b, _ in row}) < len(row) for row in checked.values()):
+        raise ValueError("no time of MPI's own, or two for one size")
     return {name: sorted(row) for name, row in checked.items()}

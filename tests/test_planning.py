@@ -82,8 +82,18 @@ def test_rules_by_hand_come_first(monkeypatch):
     assert [auto(n, times).algorithm for n in (1 * KB, 8 * KB, 1 * MB, 4 * MB)] == ["raw", "raw", "ring", "direct"]
 
 
-def test_what_mpi_cannot_add_is_never_left_to_it():
+def test_what_mpi_cannot_add_is_never_left_to_it(monkeypatch):
     assert auto(1 * KB, kind="bf16").algorithm == "direct"
+    monkeypatch.setenv("MPICOMP_ALLREDUCE", "raw:0-8192;ring:8193-max")
+    assert [auto(n, kind="bf16").algorithm for n in (1 * KB, 1 * MB)] == ["direct", "ring"]
+
+
+def test_within_one_node_hierarchical_sums_are_exact_and_nothing_is_compressed():
+    asked = settings.make("natural", "hierarchical")
+    plans = [planning.choose(asked, 1 << 20, "f32", 4, nodes=nodes) for nodes in (1, 2, 4, None)]
+    assert [plan.expected_error for plan in plans][0] == 0 and plans[0].wire_bytes == 2 * 3 * MB
+    assert 0 < plans[1].expected_error < plans[2].expected_error == plans[3].expected_error
+    assert plans[2].wire_bytes < plans[0].wire_bytes
 
 
 def test_a_rank_that_is_alone_copies():

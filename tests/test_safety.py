@@ -74,6 +74,9 @@ def test_no_message_is_pickled():
         '{"mpicomp tuning": 1, "tables": {"x": {"ring": "__import__"}}}',
         '{"mpicomp tuning": 1, "tables": {"x": [[[]]]}}',
         '{"mpicomp tuning": 1, "tables": {"x": {"ring": [[1, NaN]]}}}',
+        '{"mpicomp tuning": 1, "tables": {"x": {}}}',
+        '{"mpicomp tuning": 1, "tables": {"x": {"bogus": [[1, 1]]}}}',
+        '{"mpicomp tuning": 1, "tables": {"x": {"raw": [[8, 1], [8, 2]]}}}',
         "[" * 100_000,
     ],
 )
@@ -87,7 +90,7 @@ def test_a_tuning_file_that_is_none_is_ignored_with_a_warning(tmp_path, content)
 def test_files_are_replaced_in_one_step_and_are_not_for_others_to_write(tmp_path):
     path = str(tmp_path / "new" / "tuning.json")
     table = Table("a test")
-    table.add("ring", 1000, 0.5)
+    table.add("raw", 1000, 0.5)
     before = os.umask(0)
     try:
         tuning.save(path, "a", table)

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-b", "--begin", default="1K", help="smallest array")
     parser.add_argument("-e", "--end", default="64M", help="largest array")
     parser.add_argument("-f", "--factor", type=int, default=4, help="step between sizes")
-    parser.add_argument("-n", "--repeats", type=int, default=5, help="measurements of each, of which the best counts")
+    parser.add_argument("-n", "--repeats", type=int, default=5, help="measurements of each, of which the median counts")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
         nbytes *= max(arguments.factor, 2)
     for spec in arguments.codec or ["natural"]:
         chosen = settings.make(spec)
-        total = len(sizes) * len(calibration.planning.candidates(chosen, kind, port.size))
+        total = len(sizes) * len(calibration.planning.CANDIDATES)
         bar = _Bar(spec, total) if port.rank == 0 else lambda algorithm, nbytes: None
         table = calibration.measure(port, chosen, kind, tuple(sizes), arguments.repeats, float("inf"), bar)
         name = tuning.key(port, chosen.codec, chosen.down, kind)

@@ -70,7 +70,7 @@ def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[pla
         if share or planning.has_choice(settings, x.nbytes, x.kind, port.size):
             base.meet(port, signature, digest, share, "Allreduce")
         table = calibration.table_for(port, settings, x)
-        plan = planning.choose(settings, x.n, x.kind, port.size, table, shapes, port.near)
+        plan = planning.choose(settings, x.n, x.kind, port.size, table, shapes, port.near, len(set(port.nodes)))
         port.plans[key] = (plan, signature, digest)
     return port.plans[key]
 

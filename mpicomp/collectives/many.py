@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 import numpy as np
 from mpi4py import MPI
 
 from .. import buffers
-from ..arrays import Flat, is_cupy
+from ..arrays import Flat, address, is_cupy
 from ..codecs import Codec, LowRank
 from ..codecs import codec as make_codec
 from ..codecs.base import divide
@@ -66,8 +66,7 @@ def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings],
     """Checked calls for all arrays: one for each type and codec among them."""
     port = port_of(comm)
     with base.telling(port):
-        named = dict(many) if isinstance(many, Mapping) else {str(index): x for index, x in enumerate(many)}
-        groups: dict[Any, tuple[Settings, list[Flat]]] = {}
+        groups: dict[Any, tuple[Settings, dict[str, Flat]]] = {}
         untouched = []
         same: dict[Settings, Settings] = {}
 
@@ -78,22 +77,40 @@ def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings],
                 chosen = chosen.override(algorithm="auto")  # what is no matrix goes its own way
             return same.setdefault(chosen, chosen)
 
-        for name, x in named.items():
+        for name, x in _named(many):
             flat = buffers.flat(x, f"array {name!r}", writable=True)
             if flat is None:
                 untouched.append(x)
             elif flat.n:
-                chosen = settings(_rule(codec, comm.codec, str(name), x))
+                chosen = settings(_rule(codec, comm.codec, name, x))
                 if flat.kind not in chosen.codec.kinds or flat.kind not in chosen.down.kinds:
                     chosen = settings("raw")
-                groups.setdefault((flat.kind, id(chosen)), (chosen, []))[1].append(flat)
-        if len({is_cupy(flat.data) for _, flats in groups.values() for flat in flats}) > 1:
-            raise BufferError("some of the arrays are on a GPU, others are not: sum them in two calls")
+                groups.setdefault((flat.kind, id(chosen)), (chosen, {}))[1][name] = flat
+        _check({name: flat for _, flats in groups.values() for name, flat in flats.items()})
         calls = []
         for chosen, flats in groups.values():
-            whole = Fused(flats, chosen.grain, chosen.packs)
+            whole = Fused([*flats.values()], chosen.grain, chosen.packs, [*flats])
             calls.append(FusedCall(port, chosen, whole, whole, mean))
         return Batch(calls, untouched)
+
+
+def _named(many: Any) -> Sequence[tuple[str, Any]]:
+    """Each array with its name; a dict's in the order of the names, which need not be that in which each rank filled it."""
+    if isinstance(many, Mapping):
+        return sorted(((str(name), x) for name, x in many.items()), key=lambda item: item[0])
+    return [(str(index), x) for index, x in enumerate(many)]
+
+
+def _check(flats: dict[str, Flat]) -> None:
+    """All in one sort of memory, and none in that of another: it would be summed twice."""
+    if len({is_cupy(flat.data) for flat in flats.values()}) > 1:
+        raise BufferError("some of the arrays are on a GPU, others are not: sum them in two calls")
+    places = sorted((address(flat.data), flat.nbytes, name) for name, flat in flats.items())
+    for (begin, nbytes, name), (next_begin, _, other) in zip(places, places[1:]):
+        if next_begin < begin + nbytes:
+            raise BufferError(
+                f"arrays {name!r} and {other!r} share memory, which would be summed twice: pass one of them"
+            )
 
 
 def _is_array(x: Any) -> bool:
@@ -101,19 +118,26 @@ def _is_array(x: Any) -> bool:
 
 
 def _rule(rule: Any, default: Codec, name: str, x: Any) -> Any:
-    """The codec of one array: rule(name, x), or of the first pattern that fits its name, or the same for all."""
+    """The codec of one array: rule(name, x), or of the first pattern that fits its name, or the same for all.
+
+    Codecs that drop values or need matrices leave vectors and small arrays exact, unless a rule names one for them.
+    """
+    named = rule
     if isinstance(rule, Mapping):
-        rule = next((value for pattern, value in rule.items() if fnmatchcase(name, pattern)), None)
+        named = next((value for pattern, value in rule.items() if fnmatchcase(name, pattern)), None)
     elif callable(rule):
-        rule = rule(name, x)
-    elif not _fits(make_codec(rule) if isinstance(rule, str) else rule or default, x):
-        rule = "raw"
-    return tuple(rule) if isinstance(rule, list) else rule
+        named = rule(name, x)
+    if isinstance(named, list):
+        named = tuple(named)
+    if named is not None and named is not rule:
+        return named
+    both = named if isinstance(named, tuple) else (default if named is None else named,)
+    return named if all(map(_dense, both)) or (len(x.shape) > 1 and int(np.prod(x.shape)) >= EXACT) else "raw"
 
 
-def _fits(codec: Any, x: Any) -> bool:
-    """Codecs that drop values or need matrices leave vectors and small arrays exact, unless a rule says otherwise."""
-    return getattr(codec, "dense", True) or (len(x.shape) > 1 and int(np.prod(x.shape)) >= EXACT)
+@cache
+def _dense(spec: Any) -> bool:
+    return make_codec(spec).dense
 
 
 def sum_raw(comm: MPI.Intracomm, call: Call, mean: bool) -> None:

@@ -177,6 +177,14 @@ def test_small_messages_are_left_to_mpi_by_auto():
     assert comm.plan(x).algorithm == ("raw" if comm.size > 1 else "copy")
 
 
+def test_what_auto_sends_to_measure_is_not_counted():
+    comm = mpicomp.Comm(WORLD.Dup(), "natural")
+    x = normal(1 << 20, seed=comm.rank)
+    comm.Allreduce(x, np.empty_like(x))
+    assert comm.stats.wire_bytes <= 2 * x.nbytes
+    comm.Free()
+
+
 def test_what_is_known_of_a_communicator_is_not_known_of_the_next_one_in_its_place():
     x, exact, places = normal(64, seed=WORLD.rank), np.empty(64, np.float32), set()
     WORLD.Allreduce(x, exact)

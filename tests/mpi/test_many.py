@@ -72,6 +72,15 @@ def test_rules_choose_by_name_and_array():
         assert found[7] > 0.1 or comm.size == 1
 
 
+def test_a_rule_that_names_no_codec_for_an_array_leaves_small_ones_exact_too():
+    comm = mpicomp.Comm(WORLD, "topk:ratio=0.01", algorithm="direct")
+    for rule in (("topk:ratio=0.01", "natural"), {"weight*": "sign"}, lambda name, x: None):
+        xs = given(comm.rank)
+        comm.Allreduce(MPI.IN_PLACE, xs, codec=rule)
+        found = errors(xs)
+        assert max(found[:7]) < 1e-6 and (min(found[7:]) > 0.1 or comm.size == 1)
+
+
 @pytest.mark.parametrize("codec", ["topk:ratio=0.01", "lowrank:rank=1"])
 def test_codecs_that_drop_values_leave_vectors_and_small_arrays_exact(codec):
     comm = mpicomp.Comm(WORLD, codec, algorithm="direct" if codec.startswith("topk") else "lowrank")
@@ -97,6 +106,34 @@ def test_tiny_arrays_are_not_blown_up():
     before = comm.stats.wire_bytes
     comm.Allreduce(MPI.IN_PLACE, [np.ones(10, "f4") for _ in range(50)])
     assert comm.stats.wire_bytes - before <= 2 * 50 * 10 * 4
+
+
+def test_a_dict_may_be_filled_in_another_order_on_each_rank():
+    comm = mpicomp.Comm(WORLD, "natural", algorithm="direct")
+    named = {"a": np.full(7000, 1, "f4"), "b": np.full(7000, 1024, "f4")}
+    comm.Allreduce(dict(reversed(named.items())) if comm.rank % 2 else named, codec="raw")
+    assert (named["a"] == comm.size).all() and (named["b"] == 1024 * comm.size).all()
+
+
+def test_other_names_are_a_disagreement():
+    if WORLD.size == 1:
+        pytest.skip("nobody to disagree with")
+    comm = mpicomp.Comm(WORLD, "natural", algorithm="direct")
+    xs = {name: np.full(9000, 7, "f4") for name in (("a", "b") if comm.rank else ("a", "c"))}
+    with pytest.raises(mpicomp.DisagreementError, match="names a,b"):
+        comm.Allreduce(xs)
+    assert all((x == 7).all() for x in xs.values())
+
+
+def test_memory_is_not_summed_twice():
+    comm = mpicomp.Comm(WORLD, "natural", algorithm="direct")
+    tied, other = np.full((30, 40), 7, "f4"), np.full(40, 7, "f4")
+    for xs in ({"embed": tied, "bias": other, "head": tied}, [other, tied.reshape(-1)[100:], tied[:3]]):
+        with pytest.raises(mpicomp.errors.BufferError, match="share memory"):
+            comm.Allreduce(xs)
+    assert (tied == 7).all() and (other == 7).all()
+    comm.Allreduce([tied[:15], tied[15:], other], codec="raw")
+    assert (tied == 7 * comm.size).all()
 
 
 def test_lengths_in_another_order_are_a_disagreement():
