@@ -137,9 +137,17 @@ class Comm(FamilyMixin, MPI.Intracomm):
         segment: Optional[int] = None,
         feedback: Any = False,
     ) -> Any:
-        """As Allreduce, without waiting. The first call on a communicator waits until all ranks have made it."""
+        """As Allreduce, without waiting; lists and dicts behind MPI.IN_PLACE too. The first call on a communicator waits
+        until all ranks have made it."""
         if feedback:
             self._refuse_feedback("Iallreduce")
+        if many.is_many(recvbuf) and op == _SUM:
+            batch = self._batch(sendbuf, recvbuf, codec, algorithm, seed, segment)
+            return many.request(
+                batch,
+                lambda call: Request(call.start(*self._number(call.settings.seed, seed))),
+                lambda x, call: untouched.later(self, "Allreduce", (MPI.IN_PLACE, x, _SUM), call),
+            )
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None or call.plan.algorithm == "raw":
             args = (*((sendbuf, recvbuf) if call is None else call.buffers()), op)
@@ -158,17 +166,30 @@ class Comm(FamilyMixin, MPI.Intracomm):
         segment: Optional[int] = None,
         feedback: Any = False,
     ) -> Any:
-        """As Allreduce, to be started again and again with the same buffers.
+        """As Allreduce, to be started again and again with the same buffers; lists and dicts behind MPI.IN_PLACE too.
 
         feedback=True adds what encodings lost to what is encoded next, feedback="ef21" sends differences to what is known.
         What is remembered can be saved, restored and forgotten: state_dict, load_state_dict and reset of the request.
         """
+        if many.is_many(recvbuf) and op == _SUM:
+            batch = self._batch(sendbuf, recvbuf, codec, algorithm, seed, segment, feedback)
+            return many.request(
+                batch,
+                lambda call: self._persistent(call, seed),
+                lambda x, call: untouched.again(self, "Allreduce", (MPI.IN_PLACE, x, _SUM), info, call),
+            )
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment, feedback)
         if call is None and feedback:
             raise CodecError("feedback needs a sum of floating-point data")
         if call is None or call.plan.algorithm == "raw":
             args = (*((sendbuf, recvbuf) if call is None else call.buffers()), op)
             return untouched.again(self, "Allreduce", args, info, call)
+        return self._persistent(call, seed)
+
+    def _batch(self, sendbuf: Any, recvbuf: Any, codec: Any, *changes: Any) -> many.Batch:
+        return many.prepare(self, many.check(sendbuf, recvbuf), codec, lambda c: self._settings.override(c, *changes))
+
+    def _persistent(self, call: allreduce.Call, seed: Optional[int]) -> Prequest:
         if call.memory is not None:
             number = self._number(call.settings.seed, seed)
             return MemoryPrequest(lambda: call.start_next(*number), call.memory)

@@ -85,6 +85,47 @@ class Prequest(Request):
             request.Start()
 
 
+class Together(Prequest):
+    """Several requests as one. What those with a memory remember is saved under their numbers."""
+
+    def __init__(self, requests: Sequence[Any]):
+        super().__init__(lambda: None)  # type: ignore[arg-type, return-value]
+        self._requests = list(requests)
+
+    def Start(self) -> None:
+        for request in self._requests:
+            request.Start()
+
+    def Wait(self, status: Any = None) -> bool:
+        return self.Waitall(self._requests)
+
+    def Test(self, status: Any = None) -> bool:
+        return self.Testall(self._requests)
+
+    def Free(self) -> None:
+        for request in self._requests:
+            request.Free()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: request.state_dict() for name, request in self._memories().items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        memories = self._memories()
+        if set(state) != set(memories):
+            raise ValueError(
+                f"this state is of another collective: it has {sorted(state)}, expected {sorted(memories)}"
+            )
+        for name, request in memories.items():
+            request.load_state_dict(state[name])
+
+    def reset(self) -> None:
+        for request in self._memories().values():
+            request.reset()
+
+    def _memories(self) -> dict[str, Any]:
+        return {str(k): each for k, each in enumerate(self._requests) if isinstance(each, MemoryPrequest)}
+
+
 class MemoryPrequest(Prequest):
     """A persistent collective with a memory, which can be read, saved, restored and reset between starts."""
 

@@ -19,11 +19,13 @@ from ..arrays import Flat, address, is_cupy
 from ..codecs import Codec, LowRank
 from ..codecs import codec as make_codec
 from ..codecs.base import divide
+from ..codecs.raw import Raw
 from ..engine import Run
 from ..errors import BufferError
 from ..fusion import SMALL, Fused, FusedReduction
 from ..ports.base import Finish
 from ..ports.mpi import port_of
+from ..request import Together
 from ..settings import Settings
 from . import base, untouched
 from .allreduce import Call
@@ -75,6 +77,8 @@ def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings],
             chosen = change(rule)
             if chosen.algorithm == "lowrank" and not isinstance(chosen.codec, LowRank):
                 chosen = chosen.override(algorithm="auto")  # what is no matrix goes its own way
+            if isinstance(chosen.codec, Raw) and isinstance(chosen.down, Raw):
+                chosen = chosen.override(feedback=False)  # nothing is lost that could be remembered
             return same.setdefault(chosen, chosen)
 
         for name, x in _named(many):
@@ -138,6 +142,16 @@ def _rule(rule: Any, default: Codec, name: str, x: Any) -> Any:
 @cache
 def _dense(spec: Any) -> bool:
     return make_codec(spec).dense
+
+
+def request(batch: Batch, carried: Callable[[FusedCall], Any], left: Callable[[Any, Any], Any]) -> Together:
+    """The requests of a batch as one: carried(call) makes that of a call, left(array, call or None) that of an array
+    which MPI sums."""
+    made = []
+    for call in batch.calls:
+        raw = call.plan.algorithm == "raw"
+        made += [left(flat.data, call) for flat in call.x.arrays] if raw else [carried(call)]
+    return Together([*made, *(left(x, None) for x in batch.untouched)])
 
 
 def sum_raw(comm: MPI.Intracomm, call: Call, mean: bool) -> None:

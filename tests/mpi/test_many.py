@@ -101,6 +101,62 @@ def test_the_same_seed_gives_the_same_bits():
     assert same[0] and (not same[1] or comm.size == 1)
 
 
+@pytest.mark.parametrize("codec", ["natural", "topk:ratio=0.1", "lowrank:rank=2"])
+def test_lists_without_waiting_and_again_and_again_are_as_those_with_waiting(codec):
+    comm = mpicomp.Comm(WORLD, codec, algorithm="auto" if codec == "lowrank:rank=2" else "direct")
+    shapes = [(300,), (60, 100), (7, 9), (200, 40)]
+
+    def fresh():
+        return [*given(comm.rank, shapes), np.full(3, comm.rank)]
+
+    blocking, later, again = fresh(), fresh(), fresh()
+    comm.Allreduce(blocking, seed=3)
+    assert comm.Iallreduce(MPI.IN_PLACE, later, seed=3).Wait()
+    request = comm.Allreduce_init(MPI.IN_PLACE, again, seed=3)
+    for _ in range(2):
+        for x, value in zip(again, fresh()):
+            x[:] = value
+        request.Start()
+        while not request.Test():
+            pass
+        assert same_everywhere(again)
+        assert (again[-1] == comm.size * (comm.size - 1) // 2).all()
+    request.Free()
+    assert all((bits(x) == bits(y)).all() for x, y in zip(blocking[:-1], later[:-1]))
+    assert (later[-1] == blocking[-1]).all()
+
+
+@pytest.mark.parametrize("codec", ["topk:ratio=0.1", "lowrank:rank=4", "sign"])
+def test_lists_are_remembered_array_by_array_saved_and_restored(codec):
+    comm = mpicomp.Comm(WORLD, codec, algorithm="auto" if codec.startswith("lowrank") else "direct")
+    shapes = [(300,), (60, 100), (200, 40)]
+    xs, total = given(comm.rank, shapes), 0
+    request = comm.Allreduce_init(MPI.IN_PLACE, xs, feedback=True, seed=1)
+    runs = []
+    for step in range(40):
+        for x, value in zip(xs, given(comm.rank, shapes)):
+            x[:] = value
+        request.Start()
+        request.Wait()
+        total = [x.astype("f8") for x in xs] if step == 0 else [sum_ + x for sum_, x in zip(total, xs)]
+        if step == 20:
+            saved = request.state_dict()
+        if step > 20:
+            runs.append([x.copy() for x in xs])
+    assert max(errors([part / 40 for part in total], shapes)) < 0.3, "what is lost comes later"
+    request.load_state_dict(saved)
+    for expected in runs:
+        for x, value in zip(xs, given(comm.rank, shapes)):
+            x[:] = value
+        request.Start()
+        request.Wait()
+        assert all((bits(x) == bits(y)).all() for x, y in zip(xs, expected))
+    request.reset()
+    with pytest.raises(ValueError, match="another"):
+        request.load_state_dict({"9": {}})
+    request.Free()
+
+
 def test_tiny_arrays_are_not_blown_up():
     comm = mpicomp.Comm(WORLD, "qsgd:bits=4,block=512", algorithm="direct")
     before = comm.stats.wire_bytes
