@@ -8,7 +8,7 @@ from benchmarks.page import Folder
 from mpicomp import codec
 from mpicomp.cli.bench.codecs import CODECS as IN_MEMORY
 
-from .runs import CODECS, RATES
+from .runs import CODECS, OTHERS, RATES
 
 VALUES = 2560 * 4096
 
@@ -17,8 +17,10 @@ class Results(Folder):
     """What was measured; None or an empty list for what was not."""
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """Also of a run that had to be two."""
-        return [row for part in (name, f"{name}-more") for row in (self.get(part) or {}).get("rows", [])]
+        """Also of a run that had to be several."""
+        return [
+            row for part in (name, f"{name}-more", f"{name}-others") for row in (self.get(part) or {}).get("rows", [])
+        ]
 
     def row(self, name: str, spec: str, *algorithms: str) -> Optional[dict[str, Any]]:
         """Of a codec, by the fastest of these algorithms, or of all."""
@@ -46,7 +48,7 @@ class Results(Folder):
 
 def spec_of(name: str) -> str:
     """With the settings that were asked for, also where they are the codec's own defaults."""
-    return next((spec for spec in (*CODECS, *IN_MEMORY) if str(codec(spec)) == name), name)
+    return next((spec for spec in (*CODECS, *OTHERS, *IN_MEMORY) if str(codec(spec)) == name), name)
 
 
 def wire_bytes(spec: str) -> int:

@@ -24,6 +24,15 @@ CODECS = (
     "topk:ratio=0.01|natural",
     "lowrank:rank=2",
 )
+OTHERS = (
+    "bf16",
+    "qsgd:bits=8",
+    "qsgd:bits=2",
+    "terngrad",
+    "sign",
+    "topk:ratio=0.01",
+    "randk:ratio=0.01",
+)  # by direct alone
 AUTO = ("natural", "natural:bits=8", "qsgd:bits=4")
 ON_OPENMPI = ("natural", "natural:bits=8", "natural-dithering:bits=4", "natural-dithering:bits=2", "lowrank:rank=2")
 WAYS = "direct,ring,lowrank"
@@ -123,8 +132,9 @@ def network(hosts: int, rate: str) -> Iterator[Run]:
     if (hosts, rate) == (4, "1Gbit"):
         words = f"allreduce --sizes {SIZE} {turns} --algorithm {WAYS} {every}"
         yield Run(f"{name}-delayed", words, hosts, rate=rate, latency="--latency 0.1ms")
-    if hosts == 4:
-        yield Run(f"{name}-auto", f"allreduce --sizes {SIZE} {turns} {few}", hosts, rate=rate)
+    yield Run(f"{name}-auto", f"allreduce --sizes {SIZE} {turns} {few}", hosts, rate=rate)
+    words = f"allreduce --sizes {SIZE} {turns} --algorithm direct {shlex.join(OTHERS)}"
+    yield Run(f"{name}-others", words, hosts, rate=rate)
 
 
 RUNS = list(runs())

@@ -10,7 +10,7 @@ from mpicomp import codec
 from .machine import machine
 from .markdown import commands, name_of
 from .results import VALUES, Results, ideal, wire_bytes
-from .runs import CODECS, HOSTS, ON_OPENMPI, RATES
+from .runs import CODECS, HOSTS, ON_OPENMPI, OTHERS, RATES
 
 SHOWN_RATES = {"100Mbit": "100 Mbit/s", "1Gbit": "1 Gbit/s", "10Gbit": "10 Gbit/s"}
 MPIS = {"mpich": "MPICH", "openmpi": "Open MPI"}
@@ -63,19 +63,19 @@ def sizes(results: Results) -> str:
 
 def networks(results: Results) -> str:
     parts = [_hosts(results, hosts) for hosts in HOSTS if results.get(f"net-{hosts}-1Gbit")]
-    names = [f"net-4-{rate}{kind}" for rate in RATES for kind in ("", "-ring")]
+    names = [f"net-4-{rate}{kind}" for rate in RATES for kind in ("", "-ring", "-others")]
     return "\n\n".join([*parts, commands(results, *names)])
 
 
 def auto(results: Results) -> str:
-    heads = ["link", "codec", "auto takes", "ms", "× faster than MPI's default", "`direct`, ms"]
+    heads = ["hosts", "link", "codec", "auto takes", "ms", "× faster than MPI's default", "`direct`, ms"]
     rows = []
-    for rate in SHOWN_RATES:
-        for row in results.rows(f"net-4-{rate}-auto"):
-            by_direct = results.row(f"net-4-{rate}", row["codec"], "direct")
+    for hosts, rate in ((hosts, rate) for hosts in HOSTS for rate in SHOWN_RATES):
+        for row in results.rows(f"net-{hosts}-{rate}-auto"):
+            by_direct = results.row(f"net-{hosts}-{rate}", row["codec"], "direct")
             time = by_direct["time_us"] / 1e3 if by_direct else None
             cells = [number(row["time_us"] / 1e3), number(row["speedup"]), number(time)]
-            rows.append([SHOWN_RATES[rate], name_of(row["codec"]), row["used"], *cells])
+            rows.append([hosts, SHOWN_RATES[rate], name_of(row["codec"]), row["used"], *cells])
     return table(heads, rows) + "\n\n" + commands(results, "net-4-1Gbit-auto")
 
 
@@ -172,7 +172,7 @@ def _hosts(results: Results, hosts: int) -> str:
         times = {rate: results.raw(name + kind) for rate, name in names.items()}
         cells = [text for rate, time in times.items() for text in (number(time), "", _ratio(time, "raw", hosts, rate))]
         rows.append([title, "32", "", *cells])
-    for spec in CODECS:
+    for spec in (*CODECS, *OTHERS):
         measured = results.row(names["1Gbit"], spec, "direct", "lowrank")  # each hop of a ring adds to the error
         cells = [text for rate, name in names.items() for text in _cells(results, name, spec, hosts, rate)]
         bits = number(wire_bytes(str(codec(spec))) * 8 / VALUES)
