@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -49,22 +50,36 @@ def test_a_codec_of_ones_own():
     assert "bytes:block=64" in launch.mpirun(2, "examples/custom_codec.py")
 
 
-def test_decentralized_training():
-    assert last_row(launch.mpirun(2, "examples/train_decentralized.py", "--steps", "5", limit=150))[0] == "5"
+def test_training_examples_run_and_a_resumed_training_ends_as_one_without_interruption(tmp_path):
+    """In one launch what can be: ranks spend most of their time on importing torch."""
 
+    def ddp(steps, checkpoint):
+        return ["examples/train_ddp.py", "--steps", str(steps), "--checkpoint", str(tmp_path / checkpoint)]
 
-def test_a_resumed_training_ends_as_one_without_interruption(tmp_path):
-    def run(steps, checkpoint):
-        arguments = ["examples/train_ddp.py", "--steps", str(steps), "--checkpoint", str(tmp_path / checkpoint)]
-        return launch.mpirun(2, *arguments, limit=150)
-
-    run(5, "interrupted")
-    resumed = run(10, "interrupted")
+    whole, decentralized, optimizer = in_one_launch(
+        ddp(10, "whole"),
+        ["examples/train_decentralized.py", "--steps", "5"],
+        ["examples/train_optimizer.py", "--task", "text", "--steps", "5", "--clip", "1.0", "--exact", "*norm*"],
+    )
+    assert last_row(decentralized)[0] == "5"
+    assert "times less than uncompressed" in optimizer
+    launch.mpirun(2, *ddp(5, "interrupted"), limit=150)
+    resumed = launch.mpirun(2, *ddp(10, "interrupted"), limit=150)
     assert "going on from step 5" in resumed
-    assert last_row(resumed) == last_row(run(10, "whole"))
+    assert last_row(resumed) == last_row(whole)
 
 
-def test_the_text_task_with_exact_norms_and_clipping():
-    arguments = ["--task", "text", "--steps", "5", "--clip", "1.0", "--exact", "*norm*"]
-    output = launch.mpirun(2, "examples/train_optimizer.py", *arguments, limit=150)
-    assert "times less than uncompressed" in output
+IN_TURN = """
+import json, runpy, sys
+from mpi4py import MPI
+sys.path[0] = "examples"
+for sys.argv in json.loads(sys.argv[1]):
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    if MPI.COMM_WORLD.rank == 0:
+        print("--- end", flush=True)
+"""
+
+
+def in_one_launch(*commands: list[str]) -> list[str]:
+    """What each of these scripts prints."""
+    return launch.mpirun(2, "-c", IN_TURN, json.dumps(commands), limit=300).split("--- end\n")[:-1]

@@ -7,7 +7,9 @@ Once more with arrays of a GPU in place of NumPy's: on CuPy's stand-in (see emul
 
 from __future__ import annotations
 
+import functools
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import launch
 import pytest
@@ -22,12 +24,21 @@ CORE = [
 def test_the_mpi_suite_passes(library, n, tests):
     if not launch.available(library):
         pytest.skip(f"no environment with {library} (make test makes it)")
-    run(n, tests, library)
+    print(alone()[library].result() if n == 1 else run(n, tests, library))
+
+
+@functools.cache
+def alone():
+    """Runs of one rank, of all MPIs at the same time: one of them would leave cores idle."""
+    runs = [(library, tests) for library, n, tests in RUNS if n == 1 and launch.available(library)]
+    threads = ThreadPoolExecutor(len(runs))
+    return {library: threads.submit(run, 1, tests, library) for library, tests in runs}
 
 
 def run(n, tests, library="mpich", **variables):
+    """What rank 0 prints."""
     suite = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:logging", "--color=no", *tests]
-    print(launch.mpirun(n, *suite, library=library, limit=600, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", **variables))
+    return launch.mpirun(n, *suite, library=library, limit=600, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", **variables)
 
 
 TORCH = ["--ignore=tests/mpi/test_torch.py", "--ignore=tests/mpi/test_torch_tensors.py"]  # tensors of the CPU
@@ -45,7 +56,7 @@ each_way = pytest.mark.parametrize("n, arrays, aware, tests", ON_GPU.values(), i
 def test_the_mpi_suite_passes_with_what_stands_for_a_gpu(n, arrays, aware, tests):
     paths = os.pathsep.join([str(launch.ROOT / "tests" / "emulation" / "standin"), str(launch.ROOT)])
     device = {"PYTHONPATH": paths, "MPICOMP_TEST_ARRAYS": arrays, "MPICOMP_TEST_KERNELS": "c"}
-    run(n, tests, **device, MPICOMP_CUDA_AWARE=aware)
+    print(run(n, tests, **device, MPICOMP_CUDA_AWARE=aware))
 
 
 @pytest.mark.gpu
@@ -53,4 +64,4 @@ def test_the_mpi_suite_passes_with_what_stands_for_a_gpu(n, arrays, aware, tests
 def test_the_mpi_suite_passes_on_a_gpu(n, arrays, aware, tests):
     """All of it. CUDA-aware only if this MPI says so: else it would crash."""
     given = {"MPICOMP_CUDA_AWARE": "0"} if aware == "0" else {}
-    run(n, tests, MPICOMP_TEST_ARRAYS=arrays, MPICOMP_TEST_LONG="1", **given)
+    print(run(n, tests, MPICOMP_TEST_ARRAYS=arrays, MPICOMP_TEST_LONG="1", **given))

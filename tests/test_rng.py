@@ -37,6 +37,12 @@ def chi_square_z(counts):
     return (((counts - expected) ** 2).sum() / expected - counts.size) / np.sqrt(2 * counts.size)
 
 
+def distinct(x):
+    """How many different values there are: np.unique(x).size in a tenth of the time."""
+    x = np.sort(x, axis=None)
+    return x.size and 1 + np.count_nonzero(x[1:] != x[:-1])
+
+
 def test_the_stream_is_the_one_that_wires_were_made_with():
     assert [stream_key(0), stream_key(1, 2, 3, 4)] == [0xAB1876643294BFA3, 0x1601C57A565C4718]
     assert draws(4, stream_key(0)).tolist() == [0x4E5F596A, 0x28B170B0, 0xE8766D1A, 0xC1584134]
@@ -60,8 +66,8 @@ def test_a_draw_is_a_bijection_of_its_group_so_it_is_exactly_uniform():
     a = np.arange(1 << 16, dtype=np.uint32) * np.uint32(0x10001)
     same = np.full_like(a, 12345)
     for lane in (0, 1, 63):
-        assert np.unique(lanes(a, same).reshape(-1, GROUP)[:, lane]).size == a.size
-        assert np.unique(lanes(same, a).reshape(-1, GROUP)[:, lane]).size == a.size
+        assert distinct(lanes(a, same).reshape(-1, GROUP)[:, lane]) == a.size
+        assert distinct(lanes(same, a).reshape(-1, GROUP)[:, lane]) == a.size
 
 
 @pytest.mark.parametrize("shift", [0, 8, 16, 24])
@@ -109,7 +115,7 @@ def test_streams_are_not_correlated_at_any_lag(keys):
 @each_stream
 def test_streams_share_no_more_values_than_chance_has_them_share(keys):
     x = np.concatenate([draws(16384, key) for key in keys])
-    shared, expected = x.size - np.unique(x).size, x.size * (x.size - 1) / 2 / 2**32
+    shared, expected = x.size - distinct(x), x.size * (x.size - 1) / 2 / 2**32
     assert abs(shared - expected) < 6 * np.sqrt(expected)
 
 
@@ -120,14 +126,14 @@ def test_no_stream_is_a_shifted_copy_of_another(keys):
         x = draws(16384, key).astype(np.uint64)
         pairs.append(x[:-1] << np.uint64(32) | x[1:])
     everything = np.concatenate(pairs)
-    assert np.unique(everything).size == everything.size
+    assert distinct(everything) == everything.size
 
 
 @each_stream
 def test_groups_of_different_streams_are_different(keys):
     words = [groups(key, 0, 1 << 12) for key in keys]
     both = np.concatenate([a.astype(np.uint64) << np.uint64(32) | b for a, b in words])
-    assert np.unique(both).size == both.size
+    assert distinct(both) == both.size
 
 
 def flips(x, y):

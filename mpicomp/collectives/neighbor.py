@@ -45,10 +45,16 @@ class Call:
         codecs = {r: _codec(settings, n, kind, memory is not None) for r, n in lengths.items()}
         self.link = link(comm, lengths, codecs, kind, settings.segment, varying)
         self.memory: Any = MEMORIES[memory](comm.rank, lengths, kind, like=x.data) if memory else None
-        self.signature = (
+        self.words = (
             f"{name}({'' if varying else x.n} {KINDS[x.kind].label}, codec={settings.codec}, memory={memory}, "
-            f"algorithm={settings.algorithm}, seed={settings.seed}, segment={settings.segment})"
+            f"algorithm={settings.algorithm}, segment={settings.segment}"
         )
+
+    @property
+    def signature(self) -> str:
+        """What all ranks must agree upon. MPI needs no seed, and a rank that knows a call to be MPI's asks about none:
+        were one with a new seed asked about, ranks that give their buffers in another form would ask alone."""
+        return f"{self.words}, seed={'any' if self.raw else self.settings.seed})"
 
     def settled(self) -> bool:
         """Whether nothing is left to be agreed upon, or MPI's own collectives are watched. Such calls are not numbered:

@@ -21,6 +21,7 @@ from _pytest.config import create_terminal_writer
 from mpi4py import MPI
 
 import mpicomp
+from mpicomp.ports.mpi import port_of
 
 LIMIT = float(os.environ.get("MPICOMP_TEST_LIMIT", 60))
 WORLD = MPI.COMM_WORLD
@@ -79,3 +80,23 @@ def comm():
     comm = mpicomp.Comm(WORLD.Dup(), "natural", algorithm="direct")
     yield comm
     comm.Free()
+
+
+@pytest.fixture
+def curious(monkeypatch):
+    """Ranks that wait ask the others sooner what they do: 20 times a second to begin with instead of 4, which is only for
+    the sake of messages. Tests of what is found by asking would wait for it."""
+    monkeypatch.setattr("mpicomp.ports.alarm._ASK_AFTER", 0.05)
+
+
+@pytest.fixture
+def hurry():
+    """hurry(comm, seconds): from now on MPICOMP_TIMEOUT is that short. Calls before have all the time that a busy machine
+    may need."""
+
+    def hurry(comm, seconds):
+        alarm = port_of(comm)._alarm
+        assert alarm.timeout == float(os.environ["MPICOMP_TIMEOUT"])
+        alarm.timeout, alarm._first_ask = seconds, seconds / 4
+
+    return hurry

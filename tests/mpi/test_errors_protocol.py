@@ -55,12 +55,13 @@ def test_a_root_may_be_far_ahead(narrow):
 
 
 @few
+@pytest.mark.usefixtures("curious")
 def test_a_freed_communicator_leaves_no_message_behind():
     """A slow rank is asked what it does; the question must not turn up in a communicator that MPI gives the same number."""
     comm = mpicomp.Comm(WORLD.Dup(), "natural", algorithm="direct")
     comm.Allreduce(MPI.IN_PLACE, normal(100))
     if LAST:
-        time.sleep(0.4)
+        time.sleep(0.2)
     comm.Allreduce(MPI.IN_PLACE, normal(100))
     comm.Free()
     fresh = [WORLD.Dup() for _ in range(3)]

@@ -10,7 +10,6 @@ import pytest
 from mpi4py import MPI
 
 import mpicomp
-from mpicomp.errors import Error
 
 WORLD = MPI.COMM_WORLD
 LAST = WORLD.rank == WORLD.size - 1
@@ -68,6 +67,7 @@ PAIRS = {
 @pytest.mark.parametrize("what", PAIRS)
 def test_ranks_that_do_different_things_all_get_an_error(monkeypatch, what):
     """On a new communicator, and on one where both things were done before by all ranks together."""
+    seconds = []
     for before in (False, True):
         comm = watched(monkeypatch, 30)
         if before:
@@ -76,11 +76,12 @@ def test_ranks_that_do_different_things_all_get_an_error(monkeypatch, what):
         begin = time.monotonic()
         with pytest.raises((mpicomp.DisagreementError, mpicomp.RemoteError)) as caught:
             PAIRS[what][LAST](comm)
-        assert time.monotonic() - begin < 5  # for busy machines; see the next test
+        seconds.append(time.monotonic() - begin)
         texts = WORLD.allgather(str(caught.value))
         assert all("disagree" in text or "other arguments" in text or "another length" in text for text in texts), texts
         works(comm)
         comm.Free()
+    assert min(seconds) < 5, seconds  # for busy machines; see the next test
 
 
 def test_the_error_comes_in_under_two_seconds(monkeypatch):
@@ -121,14 +122,12 @@ SILENT = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("what", SILENT)
-def test_a_rank_that_never_calls_is_named_with_the_collective_and_its_number(monkeypatch, what):
+def test_a_rank_that_never_calls_is_named_with_the_collective_and_its_number(monkeypatch, hurry, what):
     call, title = SILENT[what]
-    comm = watched(monkeypatch, 0.5)
+    comm = watched(monkeypatch, 30)
     for _ in range(2):
-        try:  # on a busy machine ranks may be that far apart
-            call(comm)
-        except Error:
-            pytest.skip("half a second was not enough for ranks that do come")
+        call(comm)
+    hurry(comm, 0.3)
     if LAST:
         WORLD.Barrier()  # the others have given up by then
         with pytest.raises(mpicomp.RemoteError, match="TimeoutError"):
@@ -136,9 +135,9 @@ def test_a_rank_that_never_calls_is_named_with_the_collective_and_its_number(mon
     else:
         with pytest.raises((mpicomp.TimeoutError, mpicomp.RemoteError)) as caught:
             call(comm)
-        waited = r": no answer for (\d+\.\d) s \(MPICOMP_TIMEOUT=0\.5\) from rank "  # longer on a busy machine
+        waited = r": no answer for (\d+\.\d) s \(MPICOMP_TIMEOUT=0\.3\) from rank "  # longer on a busy machine
         found = re.search(re.escape(title) + waited, str(caught.value))
-        assert found and float(found[1]) >= 0.5, str(caught.value)
+        assert found and float(found[1]) >= 0.3, str(caught.value)
         assert str(caught.value).endswith(str(comm.size - 1))  # those who wait too are named only if they came late
         WORLD.Barrier()
     works(comm)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import networkx
 import numpy as np
 import pytest
@@ -127,8 +129,8 @@ def test_integers_are_exact_in_every_graph(graph):
     assert out.tolist() == [[-5, -5] if r is None else [r, 3] for r in rows]
 
 
-@pytest.mark.parametrize("faster", ["MPI", "compression"])
-def test_large_arrays_go_whichever_way_was_faster_when_it_was_tried(faster, monkeypatch):
+def trying(faster, monkeypatch):
+    """Whichever way shall be faster is, whenever it is tried; a list that grows with every try."""
     tried = []
 
     def seconds(port, once, repeats):
@@ -137,6 +139,12 @@ def test_large_arrays_go_whichever_way_was_faster_when_it_was_tried(faster, monk
         return float(len(tried) % 2 == (faster == "compression"))
 
     monkeypatch.setattr("mpicomp.collectives.trial.seconds", seconds)
+    return tried
+
+
+@pytest.mark.parametrize("faster", ["MPI", "compression"])
+def test_large_arrays_go_whichever_way_was_faster_when_it_was_tried(faster, monkeypatch):
+    tried = trying(faster, monkeypatch)
     n = 300_000
     grid = mpicomp.grid(mpicomp.Comm(WORLD.Dup(), "natural"), (WORLD.size,))
     sources = [r for r in (grid.Shift(0, 1)) if r != MPI.PROC_NULL]
@@ -148,7 +156,52 @@ def test_large_arrays_go_whichever_way_was_faster_when_it_was_tried(faster, monk
         assert all(exact) if faster == "MPI" else not any(exact)
         assert all((row == 7).all() for row, r in zip(out, grid.Shift(0, 1)) if r == MPI.PROC_NULL)
     assert len(tried) == 2 * (WORLD.size > 1)
-    assert len(grid._untouched) == 2 * (faster == "MPI" and WORLD.size > 1), "remembered, whatever the seed"
+
+
+@pytest.mark.parametrize("n", [50, 300_000])
+def test_ranks_may_give_their_buffers_in_other_forms_where_mpi_has_the_call_whatever_the_seed(n, monkeypatch):
+    """Some know the call again at once, the others look closely: none may ask what the rest does not."""
+    trying("MPI", monkeypatch)
+    ring = mpicomp.ring(mpicomp.Comm(WORLD.Dup(), "natural", algorithm="auto" if P > 1 else "raw"))
+    codec = [{"codec": "natural"}, {}, {"codec": mpicomp.codec("natural")}][ring.rank % 3 if P > 1 else 1]
+    for seed in (1, 2, 3):
+        x, out = data(ring.rank, n), np.zeros((2, n), "f4")
+        form = (lambda array: array) if ring.rank % 2 else (lambda array: [array, MPI.FLOAT])
+        ring.Neighbor_allgather(form(x), form(out), seed=seed, **codec)
+        assert np.array_equal(out, [data(r, n) for r in sources(ring)])
+    ring.Free()
+
+
+@pytest.mark.host  # arrays of a GPU are looked at each time: to copy them takes longer
+@pytest.mark.parametrize("n", [50, 300_000])
+def test_what_was_left_to_mpi_is_known_again_at_once_whatever_the_seed(n, monkeypatch):
+    trying("MPI", monkeypatch)
+    ring = mpicomp.ring(mpicomp.Comm(WORLD.Dup(), "natural"))
+    x, out = data(ring.rank, n), np.zeros((2, n), "f4")
+    calls = [
+        functions_called(lambda: ring.Neighbor_allgather(x, out, **settings))  # noqa: B023
+        for settings in ({}, {}, {"codec": "natural", "seed": 1}, {"codec": "natural", "seed": 2})
+    ]
+    first, again, asked, asked_again = calls
+    if n == 50 or P > 1:  # alone nothing is tried, and what was asked for is done
+        assert min(first, asked) > 100 and max(again, asked_again) < 50, calls
+    ring.Free()
+
+
+def functions_called(function):
+    """How many of Python's: as time, were there nothing else to do on this machine."""
+    count = 0
+
+    def profile(frame, event, arg):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def test_small_arrays_go_to_mpi_untouched_by_default():
