@@ -71,10 +71,11 @@ class Gossip:
         port = self._comm._port()
         try:
             flats = self.layout.flats(x)
+            changes = None if update is None else self.layout.flats(update, "update")
             port = port_for(port, self.layout.like)
             self._origin = self.layout.vector(flats).copy() if self.exact_start and not self.calls else None
-            if update is not None and self.update_first:
-                self.layout.add(flats, update)
+            if changes is not None and self.update_first:
+                self.layout.add(flats, changes)
             lanes, finish = self._prepare(port, flats)
         except Exception as error:
             if hasattr(port, "fail"):
@@ -85,8 +86,8 @@ class Gossip:
             if error is None:
                 finish()
                 self.calls += 1
-                if update is not None and not self.update_first:
-                    self.layout.add(flats, update)
+                if changes is not None and not self.update_first:
+                    self.layout.add(flats, changes)
 
         digest, check = self._comm._agreement(port, f"{self}")
         tag = port.tag(digest)
