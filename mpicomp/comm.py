@@ -170,8 +170,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
             args = (*((sendbuf, recvbuf) if call is None else call.buffers()), op)
             return untouched.again(self, "Allreduce", args, info, call)
         if call.memory is not None:
-            number = self._number(call.settings.seed, seed)
-            return MemoryPrequest(lambda: call.start_next(*number), call.memory)
+            return MemoryPrequest(call.start_next, call.memory, self._number(call.settings.seed, seed))
         return Prequest(self._starter(call, seed))
 
     def _starter(self, call: base.Call, seed: Optional[int]) -> Callable[[], engine.Run]:

@@ -148,8 +148,7 @@ def persistent(
         return untouched.again(comm, name, (sendbuf, recvbuf), info, call)
     seed = settings.get("seed")
     if call.memory:
-        number = comm._number(call.settings.seed, seed)
-        return ReplicaPrequest(lambda: call.start(*number), call.memory)
+        return ReplicaPrequest(call.start, call.memory, comm._number(call.settings.seed, seed))
     starts = iter(range(1 << 62))
     if seed is not None:
         return Prequest(lambda: call.start(seed, next(starts)))
