@@ -7,7 +7,7 @@ from typing import Any, Iterable, Iterator, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from .arrays import Flat, cupy_module, empty, is_cupy
+from .arrays import KINDS, Flat, cupy_module, empty, is_cupy, overlap
 from .codecs.base import Codec, Stream, Terms, as_kind
 from .codecs.raw import Raw
 from .reference.rng import stream_key
@@ -178,7 +178,11 @@ class Reduction:
 
     def total(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int] = None) -> None:
         """As reduce, but into the result itself, not encoded."""
-        self._store(lo, hi, self.codec.total(self._terms(lo, hi, wires, position), self.scale))
+        terms, out = self._terms(lo, hi, wires, position), self.out[lo:hi]
+        if KINDS[self.kind].accumulator != out.data.dtype or (terms.own is not None and overlap(terms.own, out)):
+            self._store(lo, hi, self.codec.total(terms, self.scale))
+        else:
+            self.codec.total(terms, self.scale, out.data)
 
     def copy(self) -> Iterator[Any]:
         """The whole collective where this rank is alone: exact."""
