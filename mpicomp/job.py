@@ -22,7 +22,7 @@ WORK.update(dict.fromkeys(("reduce", "write_sum", "partial", "write_partial", "t
 def amount(verb: str, arguments: Sequence[Any]) -> int:
     """How many values such a verb reads for its arguments."""
     if verb == "decode":
-        return arguments[2] - arguments[1]
+        return arguments[-1] - arguments[-2]
     terms = len(arguments[2]) + 1 if WORK[verb] == "reduce" else 1
     return (arguments[1] - arguments[0]) * terms
 

@@ -19,6 +19,7 @@ from .functional import compressed
 from .ports.mpi import MPIPort, port_of
 from .request import Request
 from .topology import Topology, TopologyError
+from .watching import Watch, WatchedJob, WatchedPort
 
 
 class Neighborhood:
@@ -80,8 +81,12 @@ class Neighborhood:
         digest = agreement.digest(signature)
         return digest, agreement.agree(port, signature, digest)
 
-    def _timed(self, job: Any, port: MPIPort) -> Any:
-        return job
+    def _watch(self: Any, name: str, x: Any, codec: Any) -> Optional[Watch]:
+        """Count an averaging step; with times, what watches it."""
+        return self.stats.note(name, x, "direct", codec)
+
+    def _timed(self, job: Any, port: Any) -> Any:
+        return WatchedJob(job, port.watch) if isinstance(port, WatchedPort) else job
 
     def _spend(self, work: str, nbytes: int) -> None:
         """Real time passes by itself."""

@@ -20,6 +20,7 @@ from ..job import Randomness
 from ..ports.device import port_for
 from ..schedules.neighbor import neighbor
 from ..topology import Topology, exact
+from ..watching import WatchedPort
 from .layout import Layout
 
 _STAGE = 3  # of the random numbers of the first call; later calls count on
@@ -76,6 +77,8 @@ class Gossip:
             self._origin = self.layout.vector(flats).copy() if self.exact_start and not self.calls else None
             if changes is not None and self.update_first:
                 self.layout.add(flats, changes)
+            watch = self._comm._watch(type(self).__name__, self.layout, self.codec)
+            port = port if watch is None else WatchedPort(port, watch)
             lanes, finish = self._prepare(port, flats)
         except Exception as error:
             if hasattr(port, "fail"):
@@ -91,7 +94,8 @@ class Gossip:
 
         digest, check = self._comm._agreement(port, f"{self}")
         tag = port.tag(digest)
-        return Run(port, (lane(tag + i) for i, lane in enumerate(lanes)), prologue=check, finish=end, tag=tag)
+        ended = end if watch is None else watch.finish(end)
+        return Run(port, (lane(tag + i) for i, lane in enumerate(lanes)), prologue=check, finish=ended, tag=tag)
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.layout}, {self._describe()}, seed={self._settings.seed})"

@@ -31,6 +31,7 @@ class Layout:
         self.kind = wide_kind(self.stored)
         self.sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
         self.n = sum(self.sizes)
+        self.nbytes = self.n * KINDS[self.stored].storage.itemsize
 
     def __str__(self) -> str:
         return f"{self.n} {KINDS[self.stored].label} in {len(self.sizes)}"
