@@ -245,7 +245,8 @@ def star(comm: Optional[MPI.Comm] = None, codec: Any = None, **settings: Any) ->
 
 
 def graph(comm: Optional[MPI.Comm], g: Any, codec: Any = None, **settings: Any) -> Distgraphcomm:
-    """Any connected graph, the same on all ranks: networkx, an adjacency matrix, or lists of neighbours."""
+    """Any connected graph, the same on all ranks: networkx, an adjacency matrix (non-zero: an edge), or a list or dict of
+    neighbour lists. p lists of p numbers are a matrix."""
 
     def make(p: int, weights: Any) -> Topology:
         made = topology.graph(g, weights)
