@@ -48,6 +48,7 @@ class Codec:
     name = ""
     kinds = tuple(KINDS)
     unbiased = False
+    bounded = False  # True: the variance is, in absolute terms
     correlated = False
     shared = False  # True: all ranks keep the same values, so that their wires can be summed
     dense = True  # False: drops values or needs matrices, so that vectors and small arrays are better left exact

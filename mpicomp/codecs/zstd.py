@@ -60,6 +60,10 @@ class Zstd(Codec):
         return self.inner.unbiased
 
     @property
+    def bounded(self) -> bool:  # type: ignore[override]
+        return self.inner.bounded
+
+    @property
     def correlated(self) -> bool:  # type: ignore[override]
         return self.inner.correlated
 
