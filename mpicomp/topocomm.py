@@ -16,7 +16,7 @@ from .collectives import neighbor
 from .comm import Comm
 from .engine import wait
 from .functional import compressed
-from .ports.mpi import MPIPort, port_of
+from .ports.mpi import MPIPort, kept, port_of
 from .request import Request
 from .topology import Topology, TopologyError
 from .watching import Watch, WatchedJob, WatchedPort
@@ -291,15 +291,4 @@ def refine(comm: MPI.Comm) -> Any:
 
 def _refined(comm: MPI.Comm) -> Any:
     """As refine, one for each communicator, kept with it, so that its calls are counted."""
-    if isinstance(comm, Neighborhood):
-        return comm
-    if not _KEYVAL:
-        _KEYVAL.append(MPI.Comm.Create_keyval())
-    kept: Any = comm.Get_attr(_KEYVAL[0])
-    if kept is None:
-        kept = refine(comm)
-        comm.Set_attr(_KEYVAL[0], kept)
-    return kept
-
-
-_KEYVAL: list[int] = []
+    return comm if isinstance(comm, Neighborhood) else kept(comm, "refined", lambda: refine(comm))

@@ -170,10 +170,7 @@ def persistent(
     seed = settings.get("seed")
     if call.memory:
         return ReplicaPrequest(call.start, call.memory, comm._number(call.settings.seed, seed))
-    starts = iter(range(1 << 62))
-    if seed is not None:
-        return Prequest(lambda: call.start(seed, next(starts)))
-    return Prequest(lambda: call.start(*comm._number(call.settings.seed, None)))
+    return Prequest(comm._starter(call, seed))
 
 
 def prepare(

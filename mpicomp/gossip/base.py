@@ -19,7 +19,7 @@ from ..exchange import Exchange, Link
 from ..job import Randomness
 from ..ports.device import port_for
 from ..schedules.neighbor import neighbor
-from ..topology import Topology, exact
+from ..topology import Topology
 from ..watching import WatchedPort
 from .layout import Layout
 
@@ -222,11 +222,6 @@ class _Start(_Mix):
 
     def take(self, source: int, wire: Any, lo: int, hi: int) -> None:
         self._method._begun(source, wire.view(self._x.dtype), lo, hi)
-
-
-def scaled(weights: dict[int, float], rank: int, rate: float) -> dict[int, float]:
-    """The weights of x <- x + rate * (W x - x)."""
-    return exact(rank, weights, rate)
 
 
 def contraction(codec: Codec, n: int) -> tuple[float, Optional[float]]:
