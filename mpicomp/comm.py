@@ -191,11 +191,10 @@ class Comm(FamilyMixin, MPI.Intracomm):
 
     def _persistent(self, call: allreduce.Call, seed: Optional[int]) -> Prequest:
         if call.memory is not None:
-            number = self._number(call.settings.seed, seed)
-            return MemoryPrequest(lambda: call.start_next(*number), call.memory)
+            return MemoryPrequest(call.start_next, call.memory, self._number(call.settings.seed, seed))
         return Prequest(self._starter(call, seed))
 
-    def _starter(self, call: base.Call, seed: Optional[int]) -> Callable[[], engine.Run]:
+    def _starter(self, call: Any, seed: Optional[int]) -> Callable[[], engine.Run]:
         """Starts a persistent call: each time with random numbers of its own, counted from a seed that was given."""
         starts = iter(range(1 << 62))
         if seed is not None:

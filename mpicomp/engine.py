@@ -90,6 +90,8 @@ class Run:
             self._depth = self._full_depth  # whatever ended, the prologue has
 
     def _end(self) -> None:
+        if self.done:  # and what raised is `finish`
+            return
         self.done = True
         self.port.active.remove(self)
         if self._finish is not None:

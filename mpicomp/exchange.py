@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import lcm
-from typing import Any, Iterable, Iterator, Optional, Sequence
+from typing import Any, Iterable, Optional, Sequence
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from .codecs.base import Codec, Stream, accumulate, as_kind
 from .errors import DisagreementError
 from .job import Pool
 from .schedules.cuts import segment_for, segments
-from .schedules.neighbor import neighbor
 
 _HEAD = 8  # bytes in front of an array whose length is checked on arrival
 
@@ -67,11 +66,6 @@ class Exchange:
         self._stream, self._pool = stream, pool
         self.like: Any = None  # an array where the values are
         self._cuts = link.cuts
-
-    def lanes(self, port: Any, tag: int) -> Iterator[Iterator[Any]]:
-        """The schedule of each segment, to be run by the engine."""
-        for lane in range(self.depth):
-            yield neighbor(port, self, lane, tag + lane)
 
     @property
     def depth(self) -> int:

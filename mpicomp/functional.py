@@ -12,6 +12,7 @@ from .collectives import untouched
 from .collectives.allreduce import prepare
 from .comm import Comm
 from .errors import CodecError
+from .ports.mpi import kept
 
 
 def allreduce(
@@ -46,14 +47,5 @@ def compressed(comm: Optional[MPI.Comm] = None) -> Comm:
     """The mpicomp.Comm of a plain communicator: one for each, kept with it, so that its calls are counted."""
     if isinstance(comm, Comm):
         return comm
-    comm = MPI.COMM_WORLD if comm is None else comm
-    if not _KEYVAL:
-        _KEYVAL.append(MPI.Comm.Create_keyval())
-    kept: Any = comm.Get_attr(_KEYVAL[0])
-    if kept is None:
-        kept = Comm(comm)
-        comm.Set_attr(_KEYVAL[0], kept)
-    return kept
-
-
-_KEYVAL: list[int] = []
+    plain = MPI.COMM_WORLD if comm is None else comm
+    return kept(plain, "compressed", lambda: Comm(plain))

@@ -7,7 +7,7 @@ from typing import Any, Iterable, Iterator, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from .arrays import Flat, cupy_module, empty, is_cupy
+from .arrays import KINDS, Flat, cupy_module, empty, is_cupy, overlap
 from .codecs.base import Codec, Stream, Terms, as_kind
 from .codecs.raw import Raw
 from .reference.rng import stream_key
@@ -22,7 +22,7 @@ WORK.update(dict.fromkeys(("reduce", "write_sum", "partial", "write_partial", "t
 def amount(verb: str, arguments: Sequence[Any]) -> int:
     """How many values such a verb reads for its arguments."""
     if verb == "decode":
-        return arguments[2] - arguments[1]
+        return arguments[-1] - arguments[-2]
     terms = len(arguments[2]) + 1 if WORK[verb] == "reduce" else 1
     return (arguments[1] - arguments[0]) * terms
 
@@ -178,7 +178,11 @@ class Reduction:
 
     def total(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int] = None) -> None:
         """As reduce, but into the result itself, not encoded."""
-        self._store(lo, hi, self.codec.total(self._terms(lo, hi, wires, position), self.scale))
+        terms, out = self._terms(lo, hi, wires, position), self.out[lo:hi]
+        if KINDS[self.kind].accumulator != out.data.dtype or (terms.own is not None and overlap(terms.own, out)):
+            self._store(lo, hi, self.codec.total(terms, self.scale))
+        else:
+            self.codec.total(terms, self.scale, out.data)
 
     def copy(self) -> Iterator[Any]:
         """The whole collective where this rank is alone: exact."""

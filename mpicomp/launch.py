@@ -14,7 +14,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -183,6 +183,12 @@ def _addresses(wires: Sequence[np.ndarray]) -> Any:
 def threads() -> int:
     """How many threads `parallel` may use: MPICOMP_NUM_THREADS, or 1."""
     return max(1, int(os.environ.get("MPICOMP_NUM_THREADS") or 1))
+
+
+def pieces(n: int, grain: int, like: Any = None) -> Iterator[tuple[int, int]]:
+    """Ranges that make up 0..n, cut at multiples of `grain`, of as much as `parallel` has threads for. One on a GPU."""
+    step = n if is_cupy(like) else -(-threads() * LEAST // grain) * grain
+    return ((lo, min(lo + step, n)) for lo in range(0, n, step or 1))
 
 
 def parallel(part: Callable[[int, int], Any], n: int, grain: int, like: Any = None) -> None:

@@ -20,6 +20,7 @@ from .exchange import Exchange, Link
 from .planning import Plan
 from .ports.sim import Costed, Costs, Network, SimPort, Simulation
 from .schedules import facts, parse
+from .schedules.neighbor import lanes
 from .topology import Topology
 
 MOST = 60_000  # messages that are simulated: some seconds
@@ -152,7 +153,7 @@ def gossip(n: int, graph: Topology, spec: Any, network: Network = Network(), cos
         ranks = (*graph.neighbors[port.rank], port.rank)
         lengths, codecs = dict.fromkeys(ranks, n), dict.fromkeys(ranks, each)
         link = Link(port.rank, graph.size, ranks[:-1], ranks[:-1], lengths, codecs, KIND, grain=each.grain)
-        return Run(port, HollowExchange(link, port, costs).lanes(port, port.tag()))
+        return Run(port, lanes(port, HollowExchange(link, port, costs), port.tag()))
 
     return _simulate(graph.size, network, begin)
 

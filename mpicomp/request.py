@@ -62,16 +62,18 @@ class Request:
 class Prequest(Request):
     """A collective that can be started again and again. What it remembers between two starts is its own."""
 
-    def __init__(self, begin: Callable[[], Run]):
+    _number: tuple[int, ...] = ()  # what it begins with
+
+    def __init__(self, begin: Callable[..., Run]):
         super().__init__()
-        self._begin: Optional[Callable[[], Run]] = begin
+        self._begin: Optional[Callable[..., Run]] = begin
 
     def Start(self) -> None:
         if self._begin is None:
             raise RuntimeError("this request was freed")
         if self._run is not None:
             raise RuntimeError("this request is under way; Wait for it before it is started again")
-        self._run = self._begin()
+        self._run = self._begin(*self._number)
         progress.watch(self._run)
 
     def Free(self) -> None:
@@ -127,20 +129,26 @@ class Together(Prequest):
 
 
 class MemoryPrequest(Prequest):
-    """A persistent collective with a memory, which can be read, saved, restored and reset between starts."""
+    """A persistent collective with a memory, which can be read, saved, restored and reset between starts.
 
-    def __init__(self, begin: Callable[[], Run], memory: Any):
+    `number`: the seed and the number of a call, which with the memory's step decide about the random numbers.
+    """
+
+    def __init__(self, begin: Callable[[int, int], Run], memory: Any, number: tuple[int, int]):
         super().__init__(begin)
-        self._memory = memory
+        self._memory, self._number = memory, number
 
     def state_dict(self) -> dict[str, Any]:
-        """What this rank remembers: save each rank's own."""
-        return self._memory.state_dict()
+        """What this rank remembers, and what its random numbers follow from: save each rank's own."""
+        seed, number = self._number
+        return {"seed": seed, "number": number, **self._memory.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """What state_dict gave, on every rank."""
+        """What state_dict gave, on every rank. Where it has no seed and number, as it once had none, they stay."""
         self.Wait()
-        self._memory.load_state_dict(state)
+        seed, number = self._number
+        self._memory.load_state_dict({key: value for key, value in state.items() if key not in ("seed", "number")})
+        self._number = int(state.get("seed", seed)), int(state.get("number", number))
 
     def reset(self) -> None:
         """Start anew, on every rank."""

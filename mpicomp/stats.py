@@ -70,14 +70,17 @@ class Stats:
 
     def count(self, call: Any) -> Optional[Watch]:
         """Note that a call starts; with times, what watches it."""
-        codec, algorithm = call.settings.codec, call.plan.algorithm
+        return self.note(call.name, call.x, call.plan.algorithm, call.settings.codec)
+
+    def note(self, name: str, x: Any, algorithm: str, codec: Any) -> Optional[Watch]:
+        """The same, of a collective of x."""
         raw = algorithm == "raw"
-        row = self.rows.setdefault((call.name, algorithm, None if raw else codec), Row())
+        row = self.rows.setdefault((name, algorithm, None if raw else codec), Row())
         row.calls += 1
-        row.raw_bytes += call.x.nbytes
+        row.raw_bytes += x.nbytes
         if not self.timed:
             return None
-        what = f"{call.name} {call.x} {algorithm if raw else f'{codec} {algorithm}'}"
+        what = f"{name} {x} {algorithm if raw else f'{codec} {algorithm}'}"
         if raw and wanted("DEBUG"):
             sys.stderr.write(f"r{self.rank} | {what}: left to MPI\n")  # one write, so that ranks share no line
         return None if raw else Watch(self.rank, row, what)

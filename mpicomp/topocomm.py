@@ -16,9 +16,10 @@ from .collectives import neighbor
 from .comm import Comm
 from .engine import wait
 from .functional import compressed
-from .ports.mpi import MPIPort, port_of
+from .ports.mpi import MPIPort, kept, port_of
 from .request import Request
 from .topology import Topology, TopologyError
+from .watching import Watch, WatchedJob, WatchedPort
 
 
 class Neighborhood:
@@ -80,8 +81,12 @@ class Neighborhood:
         digest = agreement.digest(signature)
         return digest, agreement.agree(port, signature, digest)
 
-    def _timed(self, job: Any, port: MPIPort) -> Any:
-        return job
+    def _watch(self: Any, name: str, x: Any, codec: Any) -> Optional[Watch]:
+        """Count an averaging step; with times, what watches it."""
+        return self.stats.note(name, x, "direct", codec)
+
+    def _timed(self, job: Any, port: Any) -> Any:
+        return WatchedJob(job, port.watch) if isinstance(port, WatchedPort) else job
 
     def _spend(self, work: str, nbytes: int) -> None:
         """Real time passes by itself."""
@@ -240,7 +245,8 @@ def star(comm: Optional[MPI.Comm] = None, codec: Any = None, **settings: Any) ->
 
 
 def graph(comm: Optional[MPI.Comm], g: Any, codec: Any = None, **settings: Any) -> Distgraphcomm:
-    """Any connected graph, the same on all ranks: networkx, an adjacency matrix, or lists of neighbours."""
+    """Any connected graph, the same on all ranks: networkx, an adjacency matrix (non-zero: an edge), or a list or dict of
+    neighbour lists. p lists of p numbers are a matrix."""
 
     def make(p: int, weights: Any) -> Topology:
         made = topology.graph(g, weights)
@@ -285,15 +291,4 @@ def refine(comm: MPI.Comm) -> Any:
 
 def _refined(comm: MPI.Comm) -> Any:
     """As refine, one for each communicator, kept with it, so that its calls are counted."""
-    if isinstance(comm, Neighborhood):
-        return comm
-    if not _KEYVAL:
-        _KEYVAL.append(MPI.Comm.Create_keyval())
-    kept: Any = comm.Get_attr(_KEYVAL[0])
-    if kept is None:
-        kept = refine(comm)
-        comm.Set_attr(_KEYVAL[0], kept)
-    return kept
-
-
-_KEYVAL: list[int] = []
+    return comm if isinstance(comm, Neighborhood) else kept(comm, "refined", lambda: refine(comm))

@@ -191,7 +191,10 @@ def star(p: int, weights: Any = "metropolis") -> Topology:
 
 
 def graph(g: Any, weights: Any = "metropolis") -> Topology:
-    """From a networkx graph on 0..p-1, an adjacency matrix (non-zero: an edge), or a list or dict of neighbour lists."""
+    """From a networkx graph on 0..p-1, an adjacency matrix (non-zero: an edge), or a list or dict of neighbour lists.
+
+    p lists of p numbers are a matrix: nobody has p others. A dict is always of neighbours, so it may name ranks themselves.
+    """
     return _sorted(adjacency(g), weights)
 
 
@@ -212,9 +215,8 @@ def adjacency(g: Any) -> list[set[int]]:
 
 
 def _square(g: Any) -> bool:
-    """Whether nested lists are a matrix of 0 and 1, not lists of neighbours."""
-    values = {value for row in g for value in row}
-    return bool(g) and all(len(row) == len(g) for row in g) and values <= {0, 1}
+    """Whether nested lists are a matrix, not lists of neighbours."""
+    return bool(g) and all(len(row) == len(g) for row in g)
 
 
 def _sorted(neighbors: Sequence[set[int]], weights: Any) -> Topology:

@@ -80,7 +80,7 @@ class WatchedPort:
     """A port that says how long its rank was in MPI, and how long it waited."""
 
     def __init__(self, port: Any, watch: Watch):
-        self._port, self._watch = port, watch
+        self._port, self.watch = port, watch
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._port, name)
@@ -92,7 +92,7 @@ class WatchedPort:
         return self._sent(self._port.lend, buffer, dest, tag)
 
     def _sent(self, verb: Callable[..., Any], buffer: Any, dest: int, tag: int) -> Any:
-        self._watch.spent.wire_bytes += buffer.nbytes
+        self.watch.spent.wire_bytes += buffer.nbytes
         return self._timed(verb, buffer, dest, tag)
 
     def irecv(self, buffer: Any, source: int, tag: int) -> Any:
@@ -102,24 +102,24 @@ class WatchedPort:
         begin = time.perf_counter()
         done = self._port.done(handles)
         if done:
-            self._watch.moved()
-        if self._watch.idle_since is None:
-            self._watch.note("transfer", "test", begin)
+            self.watch.moved()
+        if self.watch.idle_since is None:
+            self.watch.note("transfer", "test", begin)
         return done
 
     def busy(self) -> None:
-        self._watch.moved()
+        self.watch.moved()
         self._port.busy()
 
     def idle(self, run: Any) -> None:
-        if self._watch.idle_since is None:
-            self._watch.idle_since = time.perf_counter()
+        if self.watch.idle_since is None:
+            self.watch.idle_since = time.perf_counter()
         self._port.idle(run)
 
     def _timed(self, verb: Callable[..., Any], *args: Any) -> Any:
         begin = time.perf_counter()
         result = verb(*args)
-        self._watch.note("transfer", "message", begin)
+        self.watch.note("transfer", "message", begin)
         return result
 
 

@@ -85,6 +85,22 @@ def test_overlap_is_a_percentage_and_knows_plain_mpi_too():
     assert all(0 <= row["overlap"] <= 100 and row["time_us"] > 0 and row["compute_us"] > 0 for row in rows)
 
 
+def test_overlap_is_printed_as_the_osu_benchmarks_do():
+    what = ("overlap", "natural", "--sizes", "64K", *FAST, "--algorithm", "direct", "--format", "osu")
+    lines = [line for line in bench(*what).splitlines() if line]
+    assert "# Iallreduce, MPI alone, -" in lines and "# Iallreduce, natural, direct" in lines
+    assert sum("Overall(us)" in line and "Overlap(%)" in line for line in lines) == 2
+    assert [line.split()[0] for line in lines if line[0] != "#"] == ["65536"] * 2
+
+
+def test_codecs_take_the_sizes_and_turns_of_the_others():
+    what = ("bench", "codecs", "natural", "--data", "normal", "-i", "1", "-x", "0", "-c", "0", "--format", "json")
+    rows = json.loads(mpicomp(*what, "-m", "4K:64K", "-f", "4").stdout)["rows"]
+    assert [row["size"] for row in rows] == [4096, 16384, 65536] and all(row["error"] is None for row in rows)
+    rows = json.loads(mpicomp(*what, "-e", "8K").stdout)["rows"]
+    assert [row["size"] for row in rows] == [8192]
+
+
 def test_peers_are_compared_where_they_are_installed_and_a_picture_is_drawn(tmp_path):
     pytest.importorskip("torch")
     picture = tmp_path / "times.png"

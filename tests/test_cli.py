@@ -112,6 +112,8 @@ def test_demo_on_one_rank_says_that_nothing_was_sent():
         ([], "required"),
         (["dmo"], "invalid choice"),
         (["bench", "codecs", "naturl"], "did you mean 'natural'"),
+        (["bench", "codecs", "--format", "osu"], "'osu' is for times of messages; here: table, csv, json"),
+        (["simulate", "--ranks", "1,2,3"], "'1,2,3' is not a list of numbers of ranks, 2 or more"),
         (["demo", "--sizes", "many"], "invalid parse_size value"),
         (["run"], "required"),
     ],

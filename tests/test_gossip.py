@@ -158,6 +158,7 @@ def test_ecd_warns_of_codecs_whose_error_grows():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Workers("ecd", RING, normal(8, 5), codec="grid:step=0.5,bits=4")
+        Workers("ecd", RING, normal(8, 5), codec="grid:step=0.5,bits=4|zstd")
         Workers("ecd", RING, normal(8, 5), codec="raw")
 
 

@@ -31,6 +31,13 @@ def test_ranges_make_up_the_whole_and_are_cut_at_the_grain(threads, n):
     assert all(lo % 64 == 0 for lo, _ in seen)
 
 
+@pytest.mark.parametrize("n", [0, 1, launch.LEAST, LARGE])
+def test_pieces_make_up_the_whole_and_are_cut_at_the_grain(threads, n):
+    seen = list(launch.pieces(n, 1000))
+    assert [0, *(hi for _, hi in seen)] == [*(lo for lo, _ in seen), n]
+    assert all(lo % 1000 == 0 and hi - lo < threads * launch.LEAST + 1000 for lo, hi in seen)
+
+
 def test_ranges_run_in_as_many_threads(threads):
     together = threading.Barrier(threads, timeout=20)
     launch.parallel(lambda lo, hi: together.wait(), LARGE, 64)

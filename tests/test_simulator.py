@@ -8,6 +8,7 @@ from common import DTYPES, bits, normal, relative_error
 
 import mpicomp
 from mpicomp import launch, planning, settings
+from mpicomp.engine import Run
 from mpicomp.errors import RemoteError
 from mpicomp.job import Randomness, Reduction
 from mpicomp.schedules import ALLREDUCE
@@ -201,6 +202,18 @@ def test_a_dead_rank_is_noticed():
         simulation.run(lambda port: _begin(port, normal(500, seed=port.rank)))
 
 
+def test_an_error_in_what_finishes_a_run_is_raised_as_it_is_and_once():
+    errors = []
+
+    def finish(error):
+        errors.append(error)
+        raise ValueError("at the end")
+
+    with pytest.raises(ValueError, match="at the end"):
+        Simulation(1).run(lambda port: Run(port, (), finish=finish))
+    assert errors == [None]
+
+
 def test_ranks_that_send_other_lengths_are_noticed():
     with pytest.raises(RemoteError, match="bytes"):
         Simulation(2).run(lambda port: _begin(port, normal(100 + 200 * port.rank)))
@@ -208,7 +221,6 @@ def test_ranks_that_send_other_lengths_are_noticed():
 
 def _begin(port, x):
     from mpicomp.arrays import Flat
-    from mpicomp.engine import Run
 
     chosen = settings.make("natural", "direct")
     flat = Flat(x, "f32")

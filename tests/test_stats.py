@@ -72,3 +72,45 @@ def test_a_timeline_of_one_rank_or_all(tmp_path, name):
         assert all(event["pid"] == rank and event["ts"] > 0 for event in events)
         starts = sum(event["ph"] == "b" for event in events)
         assert starts == sum(event["ph"] == "e" for event in events) == 5
+
+
+NEIGHBOURS = """
+import numpy as np
+from mpi4py import MPI
+import mpicomp
+ring = mpicomp.ring(MPI.COMM_WORLD, "natural", algorithm="direct")
+x, rows = np.ones(20_000, "f4"), np.empty((2, 20_000), "f4")
+ring.Neighbor_allgather(x, rows)
+request = ring.Neighbor_allgather_init(x, rows, memory="difference")
+request.Start()
+request.Wait()
+ring.neighbor_allreduce(x)
+for _ in range(2):
+    ring.Neighbor_allgather(x, rows, algorithm="raw")
+assert ring.stats.calls == 5 or not ring.stats.timed
+assert ring.stats.raw_bytes == ring.stats.calls * x.nbytes >= 4 * x.nbytes
+assert ring.stats.wire_bytes == 3 * 22_500
+for method in (mpicomp.gossip.Choco(ring, x, gamma=0.3), mpicomp.gossip.PowerGossip(ring, rows)):
+    method.mix(x if method.layout.n == x.size else rows)
+large, rows = np.ones(1 << 19, "f4"), np.empty((2, 1 << 19), "f4")
+ring.stats.reset()
+ring.Neighbor_allgather(large, rows, algorithm="auto")  # tried first
+assert ring.stats.calls == 1 and ring.stats.wire_bytes in (0, 9 * large.size // 8)
+"""
+
+
+@pytest.mark.parametrize("variables", [{}, {"MPICOMP_DEBUG": "1", "MPICOMP_STATS": "1"}])
+def test_neighbour_collectives_and_gossip_are_counted_too(variables):
+    result = launch.run(2, "-c", NEIGHBOURS, **variables)
+    assert result.returncode == 0, launch.describe(result)
+    lines = [line for line in result.stderr.splitlines() if line.startswith("r0 |")]
+    assert bool(lines) == bool(variables)
+    if variables:
+        shown = [line for line in lines if " float32" in line]
+        assert re.match(
+            r"r0 \| Neighbor_allgather 20000 float32 natural direct: 22,500 bytes sent, [\d.]+ ms", shown[0]
+        )
+        assert shown[3] == "r0 | Neighbor_allgather 20000 float32 raw: left to MPI"
+        assert re.match(r"r0 \| Choco 20000 float32 in 1 natural direct: 22,500 bytes sent", shown[5])
+        assert re.match(r"r0 \| PowerGossip 40000 float32 in 1 raw direct: [\d,]+ bytes sent", shown[6])
+        assert any(line.startswith("r0 | Neighbor_allgather") and line not in shown for line in lines)

@@ -108,6 +108,17 @@ def test_a_graph_comes_from_networkx_a_matrix_or_lists_of_neighbours():
         assert topology.graph(given).neighbors == topology.ring(5).neighbors
 
 
+@pytest.mark.parametrize("weight", [1, 2, 0.5, -3])
+def test_square_lists_are_a_matrix_whatever_its_weights(weight):
+    matrix = (weight * networkx.to_numpy_array(networkx.path_graph(4))).tolist()
+    assert topology.graph(matrix).neighbors == topology.grid([4]).neighbors
+    assert topology.graph([[0, weight], [weight, 0]]).neighbors == [(1,), (0,)]
+
+
+def test_a_dict_is_of_neighbours_even_if_it_is_square():
+    assert topology.graph({r: [0, 1, 2] for r in range(3)}).neighbors == topology.complete(3).neighbors
+
+
 def test_disconnected_and_one_way_graphs_are_refused():
     with pytest.raises(TopologyError, match="not connected"):
         topology.graph([[1], [0], [3], [2]])

@@ -70,7 +70,7 @@ def ranks(text: str) -> list[int]:
     except ValueError:
         found = []
     if not found or min(found) < 2:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers of ranks such as 8,64,512")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers of ranks, 2 or more, such as 8,64,512")
     return found
 
 

@@ -13,11 +13,16 @@ from .terminal import watched
 
 
 def alternate(
-    jobs: Mapping[str, Callable[[], Any]], runs: int, comm: Any = None, repeat: int = 1, clear: Callable[[], Any] = int
+    jobs: Mapping[str, Callable[[], Any]],
+    runs: int,
+    comm: Any = None,
+    repeat: int = 1,
+    clear: Callable[[], Any] = int,
+    more: int = 1,
 ) -> dict[str, float]:
-    """Median seconds of each job. They take turns, so other work on the machine harms all alike; a first turn is not
+    """Median seconds of each job. They take turns, so other work on the machine harms all alike; `more` turns before are not
     counted. With `comm` all ranks start together and the slowest one's time counts. `clear` is called before each, untimed."""
-    times = np.empty((runs + 1, len(jobs)))
+    times = np.empty((runs + more, len(jobs)))
     for turn in times:
         for index, job in enumerate(jobs.values()):
             clear()
@@ -31,7 +36,7 @@ def alternate(
         from mpi4py import MPI
 
         comm.Allreduce(MPI.IN_PLACE, times, MPI.MAX)
-    return {name: median(column[1:]) for name, column in zip(jobs, times.T)}
+    return {name: median(column[more:]) for name, column in zip(jobs, times.T)}
 
 
 def size(nbytes: float) -> str:

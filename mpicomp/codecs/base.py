@@ -48,6 +48,7 @@ class Codec:
     name = ""
     kinds = tuple(KINDS)
     unbiased = False
+    bounded = False  # True: the variance is, in absolute terms
     correlated = False
     shared = False  # True: all ranks keep the same values, so that their wires can be summed
     dense = True  # False: drops values or needs matrices, so that vectors and small arrays are better left exact
@@ -148,13 +149,23 @@ class Codec:
         accumulate(values, acc, weight)
 
     def reduce_into(self, terms: Terms, scale: float, out: Any, stream: Stream) -> None:
-        """Encode scale * the sum of the terms."""
-        self.encode_into(as_kind(self.total(terms, scale), terms.kind), out, stream)
+        """Encode scale * the sum of the terms. In pieces: sums take little memory then, and stay in the cache."""
+        for lo, hi in launch.pieces(terms.n, self.grain, out):
+            wires = [self.cut(wire, lo, hi, terms.kind) for wire in terms.wires]
+            own = None if terms.own is None else terms.own[lo:hi]
+            acc = self.total(terms._replace(wires=wires, own=own, n=hi - lo), scale)
+            part, draws = self.cut(out, lo, hi, terms.kind), stream._replace(first=stream.first + lo)
+            self.encode_into(as_kind(acc, terms.kind), part, draws)
 
-    def total(self, terms: Terms, scale: float = 1.0) -> Any:
-        """scale * the sum of the terms, in their order, as an accumulator array."""
-        like = terms.own.data if terms.own is not None else terms.wires[0]
-        acc = arrays.empty(terms.n, KINDS[terms.kind].accumulator, like=like)
+    def cut(self, wire: Any, lo: int, hi: int, kind: str) -> Any:
+        """The part of a wire that is of values lo to hi, which are multiples of the grain or the end."""
+        return wire[self.size(lo, kind) : self.size(hi, kind)]
+
+    def total(self, terms: Terms, scale: float = 1.0, acc: Any = None) -> Any:
+        """scale * the sum of the terms, in their order, as an accumulator array: a new one, or `acc`."""
+        if acc is None:
+            like = terms.own.data if terms.own is not None else terms.wires[0]
+            acc = arrays.empty(terms.n, KINDS[terms.kind].accumulator, like=like)
         acc[:] = 0
         for index in range(len(terms.wires) + 1):
             if index == terms.position and terms.own is not None:

@@ -22,14 +22,11 @@ class Blocked(Codec):
     def _kernel(self, verb: str, kind: str, like: Any) -> Any:
         return launch.kernel(f"{self.family}_{verb}_{kind}", like)
 
-    def _cut(self, wire: Any, lo: int, hi: int, kind: str) -> Any:
-        return wire[self.size(lo, kind) : self.size(hi, kind)]
-
     def encode_into(self, x: Flat, wire: Any, stream: Stream) -> None:
         run, tail = self._kernel("encode", x.kind, wire), (self.nearest, *self.tail())
 
         def part(lo: int, hi: int) -> None:
-            out = self._cut(wire, lo, hi, x.kind)
+            out = self.cut(wire, lo, hi, x.kind)
             run(x.data[lo:hi], hi - lo, out, stream.key, stream.first + lo, stream.offset, *tail)
 
         launch.parallel(part, x.n, self.grain, wire)
@@ -38,7 +35,7 @@ class Blocked(Codec):
         run, tail, kind = self._kernel("decode", out.kind, wire), self.tail(), out.kind
 
         def part(lo: int, hi: int) -> None:
-            run(self._cut(wire, lo, hi, kind), hi - lo, out.data[lo:hi], *tail)
+            run(self.cut(wire, lo, hi, kind), hi - lo, out.data[lo:hi], *tail)
 
         launch.parallel(part, out.n, self.grain, wire)
 
@@ -46,7 +43,7 @@ class Blocked(Codec):
         run, tail = self._kernel("add", kind, wire), self.tail()
 
         def part(lo: int, hi: int) -> None:
-            run(self._cut(wire, lo, hi, kind), hi - lo, acc[lo:hi], weight, *tail)
+            run(self.cut(wire, lo, hi, kind), hi - lo, acc[lo:hi], weight, *tail)
 
         launch.parallel(part, acc.size, self.grain, wire)
 
@@ -54,9 +51,9 @@ class Blocked(Codec):
         run, tail, kind = self._kernel("reduce", terms.kind, out), (self.nearest, *self.tail()), terms.kind
 
         def part(lo: int, hi: int) -> None:
-            wires = [self._cut(wire, lo, hi, kind) for wire in terms.wires]
+            wires = [self.cut(wire, lo, hi, kind) for wire in terms.wires]
             own = None if terms.own is None else terms.own.data[lo:hi]
-            target = self._cut(out, lo, hi, kind)
+            target = self.cut(out, lo, hi, kind)
             draws = (stream.key, stream.first + lo, stream.offset, *tail)
             run(wires, len(wires), terms.position, own, hi - lo, scale, target, *draws)
 

@@ -29,7 +29,7 @@ class Grid(Blocked, name="grid"):
 
     kinds = ("f32", "f64")
     unbiased = True
-    bounded = True  # the variance is, in absolute terms
+    bounded = True
 
     def __post_init__(self) -> None:
         if not 0 < self.step < float("inf"):

@@ -60,6 +60,10 @@ class Zstd(Codec):
         return self.inner.unbiased
 
     @property
+    def bounded(self) -> bool:  # type: ignore[override]
+        return self.inner.bounded
+
+    @property
     def correlated(self) -> bool:  # type: ignore[override]
         return self.inner.correlated
 
@@ -121,8 +125,8 @@ class Zstd(Codec):
         plain, inner = self._plain(terms), self.inner
         self._write(out, terms.n, terms.kind, terms.like, lambda room: inner.reduce_into(plain, scale, room, stream))
 
-    def total(self, terms: Terms, scale: float = 1.0) -> Any:
-        return self.inner.total(self._plain(terms), scale)
+    def total(self, terms: Terms, scale: float = 1.0, acc: Any = None) -> Any:
+        return self.inner.total(self._plain(terms), scale, acc)
 
     def _plain(self, terms: Terms) -> Terms:
         return terms._replace(wires=[self._read(wire, terms.n, terms.kind, terms.like) for wire in terms.wires])

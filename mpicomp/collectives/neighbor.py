@@ -19,10 +19,13 @@ from ..job import Randomness
 from ..memory.extrapolation import Extrapolation
 from ..memory.replica import Replicas
 from ..planning import FLOOR, MPI_SUMS, NEAR
+from ..ports.base import Finish
 from ..ports.device import port_for
 from ..ports.mpi import port_of
 from ..request import MemoryPrequest, Prequest, Request
+from ..schedules.neighbor import lanes
 from ..settings import Settings
+from ..watching import Watch, WatchedJob, WatchedPort
 from . import base, trial, untouched
 
 MEMORIES = {memory.name: memory for memory in (Replicas, Extrapolation)}
@@ -31,6 +34,8 @@ REMEMBERED = 3  # the stage of random numbers of the first start with a memory; 
 
 class Call:
     """One Neighbor_allgather(v) with its arguments checked. `raw` where MPI does it: it needs no codec there."""
+
+    counted = True  # unless it is only tried
 
     def __init__(
         self, comm: Any, name: str, settings: Settings, x: Flat, rows: Sequence[Optional[Flat]], memory: Optional[str]
@@ -71,15 +76,26 @@ class Call:
         """Leave it to MPI where that is faster: tried when the first such array comes, after all ranks agree that it does."""
         key = ("neighbor", self.settings.codec, self.x.kind, self.x.nbytes.bit_length() // 3)
         if key not in port.tables and out is not None:
+            sent = port.stats.wire_bytes
             digest, _ = self.comm._agreement(port, self.signature)
             base.meet(port, self.signature, digest, not port.shares, self.name)
             asked = self.settings.override(algorithm="direct")
 
             def exchange(x: Flat, out: Flat) -> Call:
-                return Call(self.comm, self.name, asked, x, _equal(out, out.n // x.n, x.n) or [], None)
+                call = Call(self.comm, self.name, asked, x, _equal(out, out.n // x.n, x.n) or [], None)
+                call.counted = False
+                return call
 
             port.tables[key] = trial.pays(self.comm, port, self.x, out, exchange)
+            port.stats.wire_bytes = sent  # what was sent to measure is none of the caller's
         self.raw = not port.tables.get(key, True)
+
+    def count(self) -> Optional[Watch]:
+        """Note that it starts; with times, what watches it."""
+        if not self.counted:
+            return None
+        algorithm, codec = "raw" if self.raw else "direct", self.link.codecs[self.comm.rank]
+        return self.comm.stats.note(self.name, self.x, algorithm, codec)
 
     def start(self, seed: int, call: int) -> Run:
         port = self.comm._port()
@@ -89,9 +105,8 @@ class Call:
         args = (self.x, self.rows, self.link, stream, port.pool)
         job: Exchange = Remembering(self.memory, *args) if self.memory else Gather(*args)
         nbytes = 0 if self.name.endswith("v") else self.x.nbytes
-        return begin(
-            self.comm, port, self.signature, () if self.raw else job, nbytes, self.memory and self.memory.advance
-        )
+        finish = self.memory and self.memory.advance
+        return begin(self.comm, port, self.signature, () if self.raw else job, nbytes, self.count(), finish)
 
 
 class ReplicaPrequest(MemoryPrequest):
@@ -107,7 +122,9 @@ class ReplicaPrequest(MemoryPrequest):
         return view
 
 
-def begin(comm: Any, port: Any, signature: str, job: Any, nbytes: int, finish: Any = None) -> Run:
+def begin(
+    comm: Any, port: Any, signature: str, job: Any, nbytes: int, watch: Optional[Watch], finish: Any = None
+) -> Run:
     """A Run of an exchange (or of nothing), after all ranks agree on it; `finish` is called if it succeeds.
 
     `nbytes`: of every rank's array, 0 if they differ."""
@@ -117,24 +134,28 @@ def begin(comm: Any, port: Any, signature: str, job: Any, nbytes: int, finish: A
         base.meet(port, signature, digest, True, label)
     tag = port.tag(digest)
     port = port_for(port, job.like) if job else port
-    lanes = job.lanes(port, tag) if job else ()
 
     def end(error: Optional[BaseException]) -> None:
         if error is None and finish is not None:
             finish()
 
-    return Run(port, lanes, prologue=check, finish=end, label=label, tag=tag)
+    ended: Finish = end
+    if watch is not None:
+        port, job, ended = WatchedPort(port, watch), WatchedJob(job, watch), watch.finish(end)
+    return Run(port, lanes(port, job, tag) if job else (), prologue=check, finish=ended, label=label, tag=tag)
 
 
 def blocking(comm: Any, name: str, sendbuf: Any, recvbuf: Any, settings: dict[str, Any]) -> None:
     shape, call = untouched.shape(name, (sendbuf, recvbuf), settings), None
     if shape is None or shape not in comm._untouched:
         call = prepare(comm, name, sendbuf, recvbuf, settings)
-        if call is not None and not (call.raw and call.settled()):
+        if call is not None and call.raw and call.settled():
+            call.count()
+        elif call is not None:
             engine.wait(call.start(*comm._number(call.settings.seed, settings.get("seed"))))
         if call is not None and not call.raw:
             return
-        if call is not None and shape is not None and not comm._watched:
+        if call is not None and shape is not None and not (comm._watched or comm.stats.timed):
             comm._untouched.add(shape)
     untouched.now(comm, name, (sendbuf, recvbuf), call)
 
@@ -154,12 +175,8 @@ def persistent(
         return untouched.again(comm, name, (sendbuf, recvbuf), info, call)
     seed = settings.get("seed")
     if call.memory:
-        number = comm._number(call.settings.seed, seed)
-        return ReplicaPrequest(lambda: call.start(*number), call.memory)
-    starts = iter(range(1 << 62))
-    if seed is not None:
-        return Prequest(lambda: call.start(seed, next(starts)))
-    return Prequest(lambda: call.start(*comm._number(call.settings.seed, None)))
+        return ReplicaPrequest(call.start, call.memory, comm._number(call.settings.seed, seed))
+    return Prequest(comm._starter(call, seed))
 
 
 def prepare(
@@ -223,7 +240,8 @@ def average(comm: Any, x: Any, out: Any, weights: Any, settings: dict[str, Any])
             target.data[:] = as_kind(acc, kind).data
 
     signature = f"neighbor_allreduce({n} {KINDS[kind].label}, codec={codec}, seed={seed}, segment={chosen.segment})"
-    return begin(comm, port, signature, job, source.nbytes, finish)
+    watch = comm.stats.note("neighbor_allreduce", source, "direct", codec)
+    return begin(comm, port, signature, job, source.nbytes, watch, finish)
 
 
 def link(

@@ -19,7 +19,8 @@ from ..exchange import Exchange, Link
 from ..job import Randomness
 from ..ports.device import port_for
 from ..schedules.neighbor import neighbor
-from ..topology import Topology, exact
+from ..topology import Topology
+from ..watching import WatchedPort
 from .layout import Layout
 
 _STAGE = 3  # of the random numbers of the first call; later calls count on
@@ -71,10 +72,13 @@ class Gossip:
         port = self._comm._port()
         try:
             flats = self.layout.flats(x)
+            changes = None if update is None else self.layout.flats(update, "update")
             port = port_for(port, self.layout.like)
             self._origin = self.layout.vector(flats).copy() if self.exact_start and not self.calls else None
-            if update is not None and self.update_first:
-                self.layout.add(flats, update)
+            if changes is not None and self.update_first:
+                self.layout.add(flats, changes)
+            watch = self._comm._watch(type(self).__name__, self.layout, self.codec)
+            port = port if watch is None else WatchedPort(port, watch)
             lanes, finish = self._prepare(port, flats)
         except Exception as error:
             if hasattr(port, "fail"):
@@ -85,12 +89,13 @@ class Gossip:
             if error is None:
                 finish()
                 self.calls += 1
-                if update is not None and not self.update_first:
-                    self.layout.add(flats, update)
+                if changes is not None and not self.update_first:
+                    self.layout.add(flats, changes)
 
         digest, check = self._comm._agreement(port, f"{self}")
         tag = port.tag(digest)
-        return Run(port, (lane(tag + i) for i, lane in enumerate(lanes)), prologue=check, finish=end, tag=tag)
+        ended = end if watch is None else watch.finish(end)
+        return Run(port, (lane(tag + i) for i, lane in enumerate(lanes)), prologue=check, finish=ended, tag=tag)
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.layout}, {self._describe()}, seed={self._settings.seed})"
@@ -217,11 +222,6 @@ class _Start(_Mix):
 
     def take(self, source: int, wire: Any, lo: int, hi: int) -> None:
         self._method._begun(source, wire.view(self._x.dtype), lo, hi)
-
-
-def scaled(weights: dict[int, float], rank: int, rate: float) -> dict[int, float]:
-    """The weights of x <- x + rate * (W x - x)."""
-    return exact(rank, weights, rate)
 
 
 def contraction(codec: Codec, n: int) -> tuple[float, Optional[float]]:

@@ -8,7 +8,8 @@ import numpy as np
 
 from ..arrays import KINDS, zeros
 from ..codecs.base import add
-from .base import Gossip, contraction, safe_rate, scaled
+from ..topology import exact
+from .base import Gossip, contraction, safe_rate
 
 
 class DeepSqueeze(Gossip):
@@ -23,7 +24,7 @@ class DeepSqueeze(Gossip):
         super().__init__(comm, params, codec, **settings)
         self.gamma = safe_rate(self.topology, self.codec, self.layout.n) if gamma is None else gamma
         self._scale = contraction(self.codec, self.layout.n)[0]
-        self._shares = scaled(self.weights, self.rank, self.gamma * self._scale)
+        self._shares = exact(self.rank, self.weights, self.gamma * self._scale)
         self.error = zeros(self.layout.n, KINDS[self.kind].storage, self.layout.like)
         self._change = np.zeros_like(self.error)  # summed up first: terms cancel there, and x is rounded once
 

@@ -7,7 +7,8 @@ from typing import Any, Optional
 import numpy as np
 
 from ..codecs.base import multiply
-from .base import Gossip, scaled
+from ..topology import exact
+from .base import Gossip
 
 
 class DPSGD(Gossip):
@@ -22,7 +23,7 @@ class DPSGD(Gossip):
     def __init__(self, comm: Any, params: Any, *, rate: float = 1.0, segment: Optional[int] = None):
         super().__init__(comm, params, "raw", segment=segment)
         self.rate = rate
-        self._shares = scaled(self.weights, self.rank, rate)
+        self._shares = exact(self.rank, self.weights, rate)
 
     def _describe(self) -> str:
         return f"rate={self.rate}"

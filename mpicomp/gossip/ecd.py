@@ -23,7 +23,7 @@ class ECD(DCD):
 
     def __init__(self, comm: Any, params: Any, codec: Any = None, **settings: Any):
         super().__init__(comm, params, codec, **settings)
-        if not (getattr(self.codec, "bounded", False) or self.codec.omega(self.layout.n) == 0):
+        if not (self.codec.bounded or self.codec.omega(self.layout.n) == 0):
             warnings.warn(
                 f"ECD with codec {str(self.codec)!r}: its error grows with what is sent, which grows with every step, so that "
                 "few bits diverge; 'grid:step=...,bits=...' has bounded errors, and Choco takes any codec",

@@ -31,19 +31,21 @@ class Layout:
         self.kind = wide_kind(self.stored)
         self.sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
         self.n = sum(self.sizes)
+        self.nbytes = self.n * KINDS[self.stored].storage.itemsize
 
     def __str__(self) -> str:
         return f"{self.n} {KINDS[self.stored].label} in {len(self.sizes)}"
 
-    def flats(self, x: Any) -> list[Flat]:
+    def flats(self, x: Any, argument: str = "x") -> list[Flat]:
         """The memory of x, checked."""
-        named = _named(x)
-        if tuple(named) != self.names:
+        named = _named(x, argument)
+        names = [argument + name[1:] for name in self.names]  # theirs begin with x
+        if list(named) != names:
             raise BufferError(
-                f"x has the arrays {list(named)[:8]}, not {list(self.names)[:8]} as this method was made for"
+                f"{argument} has the arrays {list(named)[:8]}, not {names[:8]} as this method was made for"
             )
         flats = [_flat(array, name) for name, array in named.items()]
-        for name, flat, array, shape in zip(self.names, flats, named.values(), self.shapes):
+        for name, flat, array, shape in zip(names, flats, named.values(), self.shapes):
             if _shape(array) != shape or flat.kind != self.stored:
                 raise BufferError(f"{name} is {flat.kind} {_shape(array)}, not {self.stored} {shape} as at the start")
         self._check_memory(flats)
@@ -68,9 +70,9 @@ class Layout:
             if not np.shares_memory(part, flat.data):
                 flat.data[:] = as_kind(part, flat.kind).data
 
-    def add(self, flats: Sequence[Flat], updates: Any) -> None:
+    def add(self, flats: Sequence[Flat], updates: Sequence[Flat]) -> None:
         """x += updates, rounded to the type of x once."""
-        for flat, update in zip(flats, self.flats(updates)):
+        for flat, update in zip(flats, updates):
             if flat.kind == self.kind:
                 add(flat.data, update.data)
             else:
@@ -79,12 +81,11 @@ class Layout:
                 flat.data[:] = as_kind(total, flat.kind).data
 
 
-def _named(x: Any) -> dict[str, Any]:
+def _named(x: Any, argument: str = "x") -> dict[str, Any]:
     if hasattr(x, "dtype"):
-        return {"x": x}
-    if isinstance(x, Mapping):
-        return {f"x[{key!r}]": value for key, value in x.items()}
-    return {f"x[{index}]": value for index, value in enumerate(x)}
+        return {argument: x}
+    pairs = x.items() if isinstance(x, Mapping) else enumerate(x)
+    return {f"{argument}[{key!r}]": value for key, value in pairs}
 
 
 def _flat(x: Any, name: str) -> Flat:

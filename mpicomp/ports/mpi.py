@@ -285,12 +285,17 @@ def existing_port(comm: MPI.Comm) -> Optional[MPIPort]:
 
 def stats_of(comm: MPI.Comm) -> Stats:
     """What is counted for a communicator: kept with it, whatever becomes of its ports. Local."""
-    keyval = _keyval("stats")
-    stats: Any = comm.Get_attr(keyval)
-    if stats is None:
-        stats = Stats(MPI.COMM_WORLD.rank)
-        comm.Set_attr(keyval, stats)
-    return stats
+    return kept(comm, "stats", lambda: Stats(MPI.COMM_WORLD.rank))
+
+
+def kept(comm: MPI.Comm, name: str, make: Callable[[], Any]) -> Any:
+    """What is kept with a communicator under this name, made on first use. Local."""
+    keyval = _keyval(name)
+    found: Any = comm.Get_attr(keyval)
+    if found is None:
+        found = make()
+        comm.Set_attr(keyval, found)
+    return found
 
 
 def _nodes(comm: MPI.Intracomm) -> list[int]:

@@ -10,6 +10,11 @@ from __future__ import annotations
 from typing import Any, Iterator
 
 
+def lanes(port: Any, job: Any, tag: int) -> Iterator[Iterator[Any]]:
+    """The schedule of each segment, to be run by the engine."""
+    return (neighbor(port, job, lane, tag + lane) for lane in range(job.depth))
+
+
 def neighbor(port: Any, job: Any, lane: int, tag: int) -> Iterator[Any]:
     """One segment: this rank's to all of job.destinations, theirs from all of job.sources, taken in that order.
 

@@ -99,6 +99,20 @@ def test_a_rank_with_wrong_parameters_tells_the_others(ring):
             method.mix(wrong if ring.rank == 0 else x)
 
 
+@pytest.mark.parametrize("method", ["dpsgd", "dcd", "powergossip"])
+def test_a_rank_with_a_wrong_update_tells_the_others_before_anything_is_sent(ring, method):
+    x, update, wrong = np.zeros((6, 5)), np.ones((6, 5)), np.ones((5, 5))
+    made = gossip.find(method)(ring, x)
+    with pytest.raises(mpicomp.Error, match=r"update is f64 \(5, 5\)"):
+        for _ in range(P + 1):
+            made.step(x, wrong if ring.rank == 0 else update)
+    if P <= 3:  # all are neighbours of rank 0
+        assert made.calls == 0
+        made = gossip.find(method)(ring, x)
+        made.step(x, update)
+        assert made.calls == 1
+
+
 def test_save_and_restore(ring):
     x = parameters(ring.rank)
     method = gossip.Choco(ring, x, codec="natural", gamma=0.3)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 from importlib.util import find_spec
+from itertools import product
 from typing import Any, Callable, Optional
 
 import numpy as np
@@ -46,6 +47,7 @@ DATA = ["normal", "heavy", "gradient"]
 COLUMNS = {
     "codec": Column("codec", 26),
     "data": Column("data", 9),
+    "size": Column("size", 8, size),
     "bits": Column("bits", 6, digits(3)),
     "error": Column("error", 8, digits(3)),
     "bound": Column("bound", 6, digits(3)),
@@ -65,8 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KIND",
         help="normal, heavy, sparse, gradient or a file (the first two, gradient)",
     )
-    parser.add_argument("--size", type=parse_size, default=parse_size("64MB"), help="bytes of float32 values (64MB)")
-    parser.add_argument("-n", "-i", "--iters", "--runs", type=int, default=11, help="turns, medians count (11)")
+    options.add_sizes(parser)
+    parser.add_argument("--size", type=parse_size, action="append", dest="sizes", help="bytes of float32 values (64MB)")
+    parser.set_defaults(minbytes=None)
+    options.add_turns(parser, 11, 1)
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), default="cpu", help="cuda: each kernel on the GPU, against a copy there"
     )
@@ -78,46 +82,50 @@ def run(arguments: argparse.Namespace) -> None:
     plots.check(arguments)
     kinds = options.split(arguments.data) or DATA
     chosen: list[Any] = [codec(spec) for spec in options.codecs(arguments, CODECS)]
+    sizes = options.sizes(arguments)
     if arguments.device == "cuda":
-        return device.run(arguments, [each for each in chosen if not isinstance(each, Zstd)], kinds)
+        return device.run(arguments, [each for each in chosen if not isinstance(each, Zstd)], kinds, sizes)
     others, notes = peers.codecs() if arguments.compare else ([], [])
     facts = {
         "mpicomp": f"{__version__} bench codecs",
-        "values": f"{size(arguments.size)} of float32, {launch.threads()} thread(s), kernels: {launch.describe()}",
+        "values": f"{', '.join(map(size, sizes))} of float32, {launch.threads()} thread(s), kernels: {launch.describe()}",
         **{f"data {kind}": describe(kind) for kind in kinds},
     }
     report = Report(COLUMNS, facts, arguments)
     for note in notes:
         report.note(note)
-    bar = Bar(len(kinds) * len(chosen + others), force=arguments.progress)
-    for kind in kinds:
-        x = values(kind, arguments.size // 4)
+    bar = Bar(len(kinds) * len(sizes) * len(chosen + others), force=arguments.progress)
+    how = (arguments.iters, arguments.warmup_iters, arguments.check)
+    for kind, nbytes in product(kinds, sizes):
+        x = values(kind, nbytes // 4)
         out = np.ones_like(x)
         for each in chosen + others:
             bar.step(f"{each} on {kind}")
-            row = {"codec": str(each), "data": kind, **measure(each, x, out, arguments.iters)}
+            row = {"codec": str(each), "data": kind, "size": nbytes, **measure(each, x, out, *how)}
             bar.step()
             report.row(row)
     report.close()
     plots.codecs(arguments, report)
 
 
-def measure(each: Any, x: np.ndarray, out: np.ndarray, turns: int) -> dict[str, Optional[float]]:
+def measure(
+    each: Any, x: np.ndarray, out: np.ndarray, turns: int, more: int = 1, check: Any = True
+) -> dict[str, Optional[float]]:
     """Bits a value, error, bound of it, GB/s of values and times as fast as memcpy, encoding and decoding."""
     encode, decode, nbytes = _jobs(each, x, out) if isinstance(each, Codec) else each.jobs(x, out)
     encode()
     decode()
-    norm = float(np.linalg.norm(x))
+    norm = float(np.linalg.norm(x)) if check else 0.0
     error = float(np.linalg.norm(out - x)) / norm if norm else 0.0
     jobs = {
         "memcpy": lambda: ctypes.memmove(out.ctypes.data, x.ctypes.data, x.nbytes),
         "encode": encode,
         "decode": decode,
     }
-    times = alternate(jobs, turns)
+    times = alternate(jobs, turns, more=more)
     return {
         "bits": 8 * nbytes() / max(x.size, 1),
-        "error": error,
+        "error": error if check else None,
         "bound": each.omega(x.size) ** 0.5 if isinstance(each, Codec) else None,
         "encode_gbs": x.nbytes / times["encode"] / 1e9,
         "encode": times["memcpy"] / times["encode"],

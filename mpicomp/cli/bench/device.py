@@ -7,6 +7,7 @@ kernel must move at least.
 from __future__ import annotations
 
 import argparse
+from itertools import product
 from statistics import median
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
@@ -20,6 +21,7 @@ from .report import Bar, Column, Report, digits
 COLUMNS = {
     "codec": Column("codec", 26),
     "data": Column("data", 9),
+    "size": Column("size", 8, size),
     "kernel": Column("kernel", 7),
     "bits": Column("bits", 6, digits(3)),
     "gbs": Column("GB/s of values", 14, digits(3)),
@@ -37,25 +39,26 @@ class Job(NamedTuple):
     moved: int
 
 
-def run(arguments: argparse.Namespace, codecs: Sequence[Codec], kinds: Sequence[str]) -> None:
+def run(arguments: argparse.Namespace, codecs: Sequence[Codec], kinds: Sequence[str], sizes: Sequence[int]) -> None:
     cupy = cupy_module()
     facts = {
         "mpicomp": f"{__version__} bench codecs --device cuda",
         "device": _name(cupy),
-        "values": f"{size(arguments.size)} of float32; reduce: {PEERS} wires and own values",
+        "values": f"{', '.join(map(size, sizes))} of float32; reduce: {PEERS} wires and own values",
         **{f"data {kind}": describe(kind) for kind in kinds},
     }
     report = Report(COLUMNS, facts, arguments)
-    bar = Bar(len(kinds) * len(codecs), force=arguments.progress)
-    for kind in kinds:
-        x = cupy.asarray(values(kind, arguments.size // 4))
+    bar = Bar(len(kinds) * len(sizes) * len(codecs), force=arguments.progress)
+    for kind, nbytes in product(kinds, sizes):
+        x = cupy.asarray(values(kind, nbytes // 4))
         for each in codecs:
             bar.step(f"{each} on {kind}")
             found = jobs(each, x)
-            times = in_turns(cupy, found, arguments.iters)
+            times = in_turns(cupy, found, arguments.iters, arguments.warmup_iters)
             bar.step()
             for name, job in list(found.items())[1:]:
-                report.row({"codec": str(each), "data": kind, **_row(each, x, found["copy"], job, name, times)})
+                about = {"codec": str(each), "data": kind, "size": nbytes}
+                report.row({**about, **_row(each, x, found["copy"], job, name, times)})
     report.close()
 
 
@@ -76,10 +79,10 @@ def jobs(each: Codec, x: Any) -> dict[str, Job]:
     }
 
 
-def in_turns(cupy: Any, found: Mapping[str, Job], turns: int) -> dict[str, float]:
-    """Median seconds of each job on the device; a first turn is not counted."""
+def in_turns(cupy: Any, found: Mapping[str, Job], turns: int, more: int = 1) -> dict[str, float]:
+    """Median seconds of each job on the device; `more` turns before are not counted."""
     times: dict[str, list[float]] = {name: [] for name in found}
-    for _ in range(turns + 1):
+    for _ in range(turns + more):
         for name, job in found.items():
             begin, end = cupy.cuda.Event(), cupy.cuda.Event()
             begin.record()
@@ -87,7 +90,7 @@ def in_turns(cupy: Any, found: Mapping[str, Job], turns: int) -> dict[str, float
             end.record()
             end.synchronize()
             times[name].append(cupy.cuda.get_elapsed_time(begin, end) / 1e3)
-    return {name: median(each[1:]) for name, each in times.items()}
+    return {name: median(each[more:]) for name, each in times.items()}
 
 
 def _row(each: Codec, x: Any, copy: Job, job: Job, name: str, times: Mapping[str, float]) -> dict[str, Any]:

@@ -34,6 +34,7 @@ def add_collective(parser: argparse.ArgumentParser, formats: Sequence[str] = FOR
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the data and of the codecs (0)")
     add_turns(parser)
+    parser.add_argument("--budget", type=float, default=60, help="seconds for a size, after at least 3 turns (60)")
     add_output(parser, formats)
 
 
@@ -47,30 +48,38 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--sizes", nargs="+", type=parse_size, metavar="SIZE", help="these sizes, instead")
 
 
-def add_turns(parser: argparse.ArgumentParser) -> None:
+def add_turns(parser: argparse.ArgumentParser, turns: int = 20, more: int = 5) -> None:
     group = parser.add_argument_group("turns: in each, everything is measured once, plain MPI too; medians count")
-    group.add_argument("-n", "-i", "--iters", "--iterations", "--runs", type=int, default=20, help="turns (20)")
-    group.add_argument("-w", "-x", "--warmup-iters", "--warmup", type=int, default=5, help="turns not counted (5)")
+    group.add_argument(
+        "-n", "-i", "--iters", "--iterations", "--runs", type=int, default=turns, help=f"turns ({turns})"
+    )
+    names = ("-w", "-x", "--warmup-iters", "--warmup")
+    group.add_argument(*names, type=int, default=more, help=f"turns not counted ({more})")
     group.add_argument("-c", "--check", type=int, default=1, help="0: do not compare results with the exact ones")
-    group.add_argument("--budget", type=float, default=60, help="seconds for a size, after at least 3 turns (60)")
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = FORMATS) -> None:
+    def known(text: str) -> str:
+        if text == "osu" and text not in formats:
+            raise argparse.ArgumentTypeError(f"'osu' is for times of messages; here: {', '.join(formats)}")
+        return text
+
     group = parser.add_argument_group("output")
-    group.add_argument("--format", choices=formats, default="table")
+    group.add_argument("--format", type=known, choices=formats, default="table")
     group.add_argument("-J", "--output-file", metavar="FILE", help="write JSON to a file, too")
     group.add_argument("--plot", metavar="FILE", help="draw it, too (needs matplotlib)")
     group.add_argument("--progress", action="store_true", help="a progress bar even if stderr is no terminal")
 
 
 def sizes(arguments: argparse.Namespace) -> list[int]:
-    """The sizes that were asked for, in bytes."""
+    """The sizes that were asked for, in bytes. Without a smallest one, the largest alone."""
     if arguments.sizes:
         return list(arguments.sizes)
     size, last = arguments.minbytes, arguments.maxbytes
     if arguments.message_size:
         low, colon, high = arguments.message_size.partition(":")
         size, last = parse_size(low) if colon else size, parse_size(high if colon else low)
+    size = last if size is None else size
     if arguments.stepbytes is None and arguments.stepfactor <= 1:
         raise Error(f"-f {arguments.stepfactor:g}: the factor between sizes must be more than 1")
     found, step = [], arguments.stepbytes

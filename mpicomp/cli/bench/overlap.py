@@ -37,7 +37,7 @@ COLUMNS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_collective(parser, formats=("table", "csv", "json"))
+    options.add_collective(parser)
     parser.set_defaults(minbytes=64 << 10, maxbytes=16 << 20)
     parser.add_argument("-t", "--tests", type=int, default=0, help="calls of Test while computing (0)")
 

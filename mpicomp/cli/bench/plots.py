@@ -43,8 +43,8 @@ def codecs(arguments: argparse.Namespace, report: Report) -> None:
     if not arguments.plot:
         return
     picture, (left, right) = figure(1, 2, figsize=(13, 5.5))
-    first = report.rows[0]["data"]
-    rows = [row for row in report.rows if row["data"] == first and row["error"] > 0]
+    first, largest = report.rows[0]["data"], report.rows[-1]["size"]
+    rows = [row for row in report.rows if row["data"] == first and row["size"] == largest and row["error"]]
     for index, row in enumerate(rows):
         left.plot(row["bits"], row["error"], MARKS[index % len(MARKS)], markersize=7, alpha=0.8, label=row["codec"])
     left.legend(fontsize=6.5, loc="lower left")

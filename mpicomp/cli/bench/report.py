@@ -9,6 +9,20 @@ from typing import Any, Callable, Mapping, NamedTuple, Optional
 
 from ..terminal import watched
 
+# The columns of the OSU benchmarks
+LATENCY = {
+    "avg_us": "Avg Latency(us)",
+    "min_us": "Min Latency(us)",
+    "max_us": "Max Latency(us)",
+    "iterations": "Iterations",
+}
+OVERLAP = {
+    "total_us": "Overall(us)",
+    "compute_us": "Compute(us)",
+    "time_us": "Pure Comm.(us)",
+    "overlap": "Overlap(%)",
+}
+
 
 class Column(NamedTuple):
     """A column of the table: what it is called, how wide it is, how its cells look."""
@@ -84,23 +98,20 @@ class Report:
 
     def _osu(self) -> None:
         """A block of lines for each of what was compared, plain MPI first."""
-        blocks: dict[str, list[tuple[Any, ...]]] = {}
+        heads = OVERLAP if "overlap" in self.columns else LATENCY
+        blocks: dict[str, dict[int, list[Any]]] = {}
         for row in self.rows:
-            plain = (row["size"], row["raw_avg_us"], row["raw_min_us"], row["raw_max_us"], row["iterations"])
-            lines = blocks.setdefault(f"{row['collective']}, MPI alone", [])
-            if plain[0] not in [line[0] for line in lines]:
-                lines.append(plain)
-            name = f"{row['collective']}, {row['codec']}, {row['algorithm']}"
-            blocks.setdefault(name, []).append(
-                (row["size"], row["avg_us"], row["min_us"], row["max_us"], row["iterations"])
-            )
+            what = row.get("collective", "Iallreduce")
+            if "raw_avg_us" in row:
+                plain = [row.get(f"raw_{key}", row[key]) for key in heads]
+                blocks.setdefault(f"{what}, MPI alone", {}).setdefault(row["size"], plain)
+            block = blocks.setdefault(f"{what}, {row['codec']}, {row['algorithm']}", {})
+            block[row["size"]] = [row[key] for key in heads]
         for name, lines in blocks.items():
-            self._print(f"# {name}")
-            self._print(
-                f"{'# Size':<10}{'Avg Latency(us)':>20}{'Min Latency(us)':>20}{'Max Latency(us)':>20}{'Iterations':>12}"
-            )
-            for size, mean, least, most, turns in lines:
-                self._print(f"{size:<10}{mean:>20.2f}{least:>20.2f}{most:>20.2f}{turns:>12}")
+            self._print(f"# {name}", f"{'# Size':<10}" + "".join(f"{head:>20}" for head in heads.values()))
+            for size, cells in lines.items():
+                shown = (str(cell) if isinstance(cell, int) else f"{cell:.2f}" for cell in cells)
+                self._print(f"{size:<10}" + "".join(f"{text:>20}" for text in shown))
             self._print("")
 
     @staticmethod
