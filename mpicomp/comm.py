@@ -178,7 +178,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
         """Starts a persistent call: each time with random numbers of its own, counted from a seed that was given."""
         starts = iter(range(1 << 62))
         if seed is not None:
-            return lambda: call.start(seed, next(starts))
+            return lambda: call.start(call.settings.seed, next(starts))
         return lambda: call.start(*self._number(call.settings.seed, None))
 
     def plan(
@@ -205,9 +205,9 @@ class Comm(FamilyMixin, MPI.Intracomm):
         raise error
 
     def _number(self, seed: int, given: Optional[int]) -> tuple[int, int]:
-        """(seed, call) of the next call: a seed given with the call stands for both."""
+        """(seed, call) of the next call with settings of that seed: one that was given with the call stands for both."""
         if given is not None:
-            return given, 0
+            return seed, 0
         self._calls += 1
         return seed, self._calls - 1
 

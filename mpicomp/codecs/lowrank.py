@@ -66,7 +66,7 @@ class LowRank(Codec, name="lowrank"):
         flat = self._flatten(x, "x")
         matrix = self.matrix(flat.shape)
         if matrix is None:
-            return Raw().encode(x)
+            return Raw().encode(x, seed)
         right = random_factor(self.rank * matrix.cols, flat, stream_key(seed))
         values = widened(flat)
         left = project(values, matrix, right, self.rank)
