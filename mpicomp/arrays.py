@@ -33,14 +33,15 @@ _KIND_OF_CHAR = {"f": "f32", "d": "f64", "e": "f16", "F": "f32", "D": "f64"}
 
 class Flat:
     """A one-dimensional contiguous view of somebody's array: `data` in the storage type of `kind`, in the order of
-    memory. `shape` is the array's, in that order."""
+    memory. `shape` is the array's, in that order; `unit` is how many values one of its numbers is, 2 if it is complex."""
 
-    __slots__ = ("data", "kind", "shape")
+    __slots__ = ("data", "kind", "shape", "unit")
 
-    def __init__(self, data: Any, kind: str, shape: Optional[tuple[int, ...]] = None):
+    def __init__(self, data: Any, kind: str, shape: Optional[tuple[int, ...]] = None, unit: int = 1):
         self.data = data
         self.kind = kind
         self.shape = (data.size,) if shape is None else shape
+        self.unit = unit
 
     @property
     def n(self) -> int:
@@ -58,7 +59,13 @@ class Flat:
         return f"{self.n} {KINDS[self.kind].label}"
 
     def __getitem__(self, part: slice) -> Flat:
-        return Flat(self.data[part], self.kind)
+        return Flat(self.data[part], self.kind, None, self.unit)
+
+
+def label(x: Flat) -> str:
+    """What numbers a flat array holds."""
+    name = KINDS[x.kind].label
+    return name if x.unit == 1 else f"complex{2 * int(name[5:])}"
 
 
 def is_torch(x: Any) -> bool:
@@ -127,7 +134,7 @@ def _flatten_ndarray(x: Any, name: str) -> Optional[Flat]:
     flat = x.reshape(-1) if flags.c_contiguous else x.T.reshape(-1)
     storage = KINDS[kind].storage
     shape = x.shape if flags.c_contiguous else x.shape[::-1]
-    return Flat(flat if flat.dtype == storage else flat.view(storage), kind, _real(shape, x.dtype.kind == "c"))
+    return _flat(flat if flat.dtype == storage else flat.view(storage), kind, shape, x.dtype.kind == "c")
 
 
 def _flatten_torch(x: Any, name: str) -> Optional[Flat]:
@@ -138,17 +145,16 @@ def _flatten_torch(x: Any, name: str) -> Optional[Flat]:
         return None
     if not x.is_contiguous():
         raise BufferError(f"{name} is not contiguous (shape {tuple(x.shape)}, strides {x.stride()}); use .contiguous()")
-    flat = x.detach().reshape(-1)
-    shape = _real(tuple(x.shape), flat.is_complex())
-    if flat.is_complex():
+    flat, pairs = x.detach().reshape(-1), x.is_complex()
+    if pairs:
         flat = torch.view_as_real(flat.resolve_conj()).reshape(-1)
     if kind == "bf16":
         flat = flat.view(torch.int16)
-    return Flat(_from_torch(flat).view(KINDS[kind].storage), kind, shape)
+    return _flat(_from_torch(flat).view(KINDS[kind].storage), kind, tuple(x.shape), pairs)
 
 
-def _real(shape: tuple[int, ...], pairs: bool) -> tuple[int, ...]:
-    return (*shape, 2) if pairs else shape
+def _flat(data: Any, kind: str, shape: tuple[int, ...], pairs: bool) -> Flat:
+    return Flat(data, kind, (*shape, 2), 2) if pairs else Flat(data, kind, shape)
 
 
 def _from_torch(flat: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NoReturn, Optional
 
 import numpy as np
 from mpi4py import MPI
@@ -10,7 +10,7 @@ from mpi4py import MPI
 from . import agreement, buffers, engine, planning, settings, shortcut
 from .codecs import Codec
 from .collectives import allreduce, base, many, untouched
-from .errors import CodecError
+from .errors import CodecError, SettingError
 from .family import FamilyMixin
 from .ports.mpi import existing_port, port_of, stats_of
 from .request import MemoryPrequest, Prequest, Request
@@ -77,9 +77,11 @@ class Comm(FamilyMixin, MPI.Intracomm):
         codec= may be a rule: a function of (name, array) or a mapping from patterns of names.
         """
         if feedback:
-            self._refuse_feedback("Allreduce")
+            self._refuse(_forgetful("Allreduce"))
         if many.is_many(sendbuf if recvbuf is None else recvbuf) and op == _SUM:
-            return self._complete_many(many.check(sendbuf, recvbuf), codec, algorithm, seed, segment)
+            with base.telling(port_of(self)):
+                given = many.check(sendbuf, recvbuf)
+            return self._complete_many(given, codec, algorithm, seed, segment)
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None:
             untouched.now(self, "Allreduce", (sendbuf, recvbuf, op))
@@ -139,7 +141,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
     ) -> Any:
         """As Allreduce, without waiting. The first call on a communicator waits until all ranks have made it."""
         if feedback:
-            self._refuse_feedback("Iallreduce")
+            self._refuse(_forgetful("Iallreduce"))
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None or call.plan.algorithm == "raw":
             args = (*((sendbuf, recvbuf) if call is None else call.buffers()), op)
@@ -165,7 +167,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
         """
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment, feedback)
         if call is None and feedback:
-            raise CodecError("feedback needs a sum of floating-point data")
+            self._refuse(CodecError("feedback needs a sum of floating-point data"))
         if call is None or call.plan.algorithm == "raw":
             args = (*((sendbuf, recvbuf) if call is None else call.buffers()), op)
             return untouched.again(self, "Allreduce", args, info, call)
@@ -198,11 +200,10 @@ class Comm(FamilyMixin, MPI.Intracomm):
             return None
         return allreduce.prepare(self, sendbuf, recvbuf, op, lambda: self._settings.override(*changes))
 
-    def _refuse_feedback(self, name: str) -> None:
-        """One call has no memory; the others are told."""
-        error = settings.SettingError(f"{name} remembers nothing: feedback needs Allreduce_init, whose request does")
-        port_of(self).fail(error)
-        raise error
+    def _refuse(self, error: Exception) -> NoReturn:
+        """The others are told."""
+        with base.telling(port_of(self)):
+            raise error
 
     def _number(self, seed: int, given: Optional[int]) -> tuple[int, int]:
         """(seed, call) of the next call with settings of that seed: one that was given with the call stands for both."""
@@ -256,6 +257,10 @@ class Comm(FamilyMixin, MPI.Intracomm):
 
     def Create_dist_graph(self, sources: Any, degrees: Any, destinations: Any, *args: Any, **kwargs: Any) -> Any:
         return self._keep(super().Create_dist_graph(sources, degrees, destinations, *args, **kwargs))
+
+
+def _forgetful(name: str) -> SettingError:
+    return SettingError(f"{name} remembers nothing: feedback needs Allreduce_init, whose request does")
 
 
 Comm.Allreduce = shortcut.method(Comm, Comm.Allreduce)  # type: ignore[method-assign]
