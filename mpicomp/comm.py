@@ -237,6 +237,18 @@ class Comm(FamilyMixin, MPI.Intracomm):
     def Dup_with_info(self, info: MPI.Info) -> Any:
         return self._keep(super().Dup_with_info(info))
 
+    def Idup(self, info: Optional[MPI.Info] = None) -> tuple[Any, MPI.Request]:
+        comm, request = super().Idup(info)
+        return self._keep(comm), request
+
+    def Idup_with_info(self, info: MPI.Info) -> tuple[Any, MPI.Request]:
+        comm, request = super().Idup_with_info(info)
+        return self._keep(comm), request
+
+    def __reduce__(self) -> Any:
+        """What mpi4py pickles, COMM_WORLD and COMM_SELF, and the settings with it."""
+        return (*super().__reduce__(), {"_settings": self._settings})
+
     def Split(self, color: int = 0, key: int = 0) -> Any:
         return self._keep(super().Split(color, key))
 
