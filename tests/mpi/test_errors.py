@@ -230,6 +230,27 @@ def test_bad_input_on_all_ranks_is_an_error_on_all(comm, mistake):
     assert any(text for text in texts)
 
 
+def test_bad_input_is_found_in_small_arrays_that_were_left_to_mpi_before_too():
+    comm = mpicomp.Comm(WORLD.Dup(), "natural")
+    if WORLD.size == 1:
+        comm = mpicomp.Comm(comm, algorithm="direct")  # one rank alone leaves nothing to MPI
+    x = np.ones(100, np.float32)
+    for _ in range(3):
+        for mistake, (make, given, words) in BAD.items():
+            if not given and "list" not in mistake and mistake != "no output":
+                with pytest.raises((BufferError, mpicomp.RemoteError)) as caught:
+                    comm.Allreduce(*make())
+                assert any(words in text for text in WORLD.allgather(str(caught.value)))
+        out = np.empty(100, np.float32)
+        comm.Allreduce(x, out)
+        assert (out == comm.size).all()
+        ends = np.ones(200, np.float32)  # next to each other is not over each other
+        comm.Allreduce(ends[:100], ends[100:])
+        comm.Allreduce(ends[100:], ends[:100])
+        assert (ends[100:] == comm.size).all() and (ends[:100] == comm.size**2).all()
+    comm.Free()
+
+
 @several
 @each_mistake
 def test_bad_input_on_one_rank_is_an_error_on_all(comm, mistake):
