@@ -111,7 +111,7 @@ def flatten(x: Any, name: str = "x", writable: bool = False) -> Optional[Flat]:
     Complex numbers count as pairs. Raises BufferError, naming the argument, for memory that cannot be viewed flat.
     """
     if is_torch(x):
-        return _flatten_torch(x, name)
+        return _flatten_torch(x, name, writable)
     if is_cupy(x):
         return _flatten_ndarray(x, name)
     if not isinstance(x, np.ndarray):
@@ -137,20 +137,31 @@ def _flatten_ndarray(x: Any, name: str) -> Optional[Flat]:
     return _flat(flat if flat.dtype == storage else flat.view(storage), kind, shape, x.dtype.kind == "c")
 
 
-def _flatten_torch(x: Any, name: str) -> Optional[Flat]:
+def _flatten_torch(x: Any, name: str, writable: bool) -> Optional[Flat]:
     import torch
 
+    if x.device.type not in ("cpu", "cuda"):
+        raise BufferError(
+            f"{name} is on torch's device {x.device.type!r}; only 'cpu' and 'cuda' have memory to send from"
+        )
     kind = kind_of(x.dtype) or {"complex64": "f32", "complex128": "f64"}.get(str(x.dtype)[6:])
     if kind is None or x.layout is not torch.strided:
         return None
     if not x.is_contiguous():
         raise BufferError(f"{name} is not contiguous (shape {tuple(x.shape)}, strides {x.stride()}); use .contiguous()")
-    flat, pairs = x.detach().reshape(-1), x.is_complex()
+    if writable and (x.is_conj() or x.is_neg()):
+        raise BufferError(
+            f"{name} is a conjugate that torch has not computed yet, and cannot be written; pass {_PLAIN}"
+        )
+    flat, pairs = x.detach().reshape(-1).resolve_conj().resolve_neg(), x.is_complex()
     if pairs:
-        flat = torch.view_as_real(flat.resolve_conj()).reshape(-1)
+        flat = torch.view_as_real(flat).reshape(-1)
     if kind == "bf16":
         flat = flat.view(torch.int16)
     return _flat(_from_torch(flat).view(KINDS[kind].storage), kind, tuple(x.shape), pairs)
+
+
+_PLAIN = "the tensor itself, or .resolve_conj().resolve_neg()"
 
 
 def _flat(data: Any, kind: str, shape: tuple[int, ...], pairs: bool) -> Flat:
