@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from common import DTYPES, SPECS, bits, normal
@@ -44,6 +46,39 @@ def test_settings_are_read_with_their_types():
     assert repr(mpicomp.Natural(bits=8)).startswith("Natural(bits=8")
 
 
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: mpicomp.TopK(k=2.5), "topk: k=2.5 must be a whole number"),
+        (lambda: mpicomp.TopK(k=0), "topk: k=0 must be from 1 to block=65536"),
+        (lambda: mpicomp.TopK(k=True), "topk: k=True must be a whole number"),
+        (lambda: mpicomp.TopK(block=64.0), "topk: block=64.0 must be a whole number"),
+        (lambda: mpicomp.TopK(ratio="0.1"), "topk: ratio='0.1' must be a number"),
+        (lambda: mpicomp.RandK(ratio=None), "randk: ratio=None must be a number"),
+        (lambda: mpicomp.LowRank(rank=2.5), "lowrank: rank=2.5 must be a whole number"),
+        (lambda: mpicomp.Grid(step="a"), "grid: step='a' must be a number"),
+        (lambda: mpicomp.Grid(step=1j), "grid: step=1j must be a number"),
+        (lambda: mpicomp.Natural(correlated="no"), "natural: correlated='no' must be true or false"),
+        (lambda: mpicomp.Natural(bits=8.0), "natural: bits=8.0 must be a whole number"),
+        (lambda: mpicomp.QSGD(bits="4"), "qsgd: bits='4' must be a whole number"),
+        (lambda: mpicomp.Sign(block=None), "sign: block=None must be a whole number"),
+        (lambda: mpicomp.Chain("topk", mpicomp.Natural()), "Chain: first='topk' must be a codec"),
+        (lambda: mpicomp.Zstd("natural"), "zstd: inner='natural' must be a codec"),
+    ],
+)
+def test_settings_of_classes_are_checked_by_their_types(make, words):
+    with pytest.raises(mpicomp.CodecError, match=re.escape(words)):
+        make()
+
+
+def test_numbers_of_numpy_are_settings_like_pythons():
+    codec = mpicomp.TopK(k=np.int64(3), block=np.uint16(128))
+    assert codec == mpicomp.TopK(k=3, block=128) and (type(codec.k), type(codec.block)) == (int, int)
+    assert type(mpicomp.Grid(step=np.float64(0.5)).step) is type(mpicomp.Grid(step=1).step) is float
+    assert mpicomp.Natural(correlated=np.True_) == mpicomp.Natural(correlated=True)
+    assert mpicomp.codec(str(codec)) == codec
+
+
 def test_codecs_cannot_be_changed():
     with pytest.raises(AttributeError):
         mpicomp.Natural().bits = 8
@@ -56,6 +91,8 @@ def test_codecs_cannot_be_changed():
         ("", ["no codec named ''"]),
         ("natural:bit=8", ["natural has no setting 'bit'", "did you mean 'bits'?", "rounding"]),
         ("raw:bits=8", ["raw has no setting 'bits'", "known: none"]),
+        ("topk:k=0", ["k=0 must be from 1 to block=65536"]),
+        ("topk:ratio=0.01,k=3", ["give ratio= or k=, not both"]),
         ("natural:bits=7", ["bits=7", "8 or 9"]),
         ("natural:bits=eight", ["bits='eight'", "whole number"]),
         ("natural:bits", ["'bits' has no value"]),

@@ -38,7 +38,7 @@ class LowRank(Codec, name="lowrank"):
 
     dense = False
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.rank < 1:
             raise CodecError(f"lowrank: rank={self.rank!r} must be at least 1")
 
