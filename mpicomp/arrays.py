@@ -28,6 +28,7 @@ KINDS = {
     "bf16": Kind(np.dtype("u2"), np.dtype("f4"), "bfloat16"),
 }
 _KIND_OF_LABEL = {kind.label: name for name, kind in KINDS.items()}
+_KIND_OF_PAIR = {"complex64": "f32", "complex128": "f64"}
 _KIND_OF_CHAR = {"f": "f32", "d": "f64", "e": "f16", "F": "f32", "D": "f64"}
 
 
@@ -87,14 +88,17 @@ def kind_of(dtype: Any) -> Optional[str]:
     """f32, f64, f16 or bf16 for a dtype of any framework or its name; None if it is not a real floating-point type."""
     if isinstance(dtype, str) and dtype in KINDS:
         return dtype
-    label = str(dtype).rpartition(".")[2]
-    if label in _KIND_OF_LABEL:
-        return _KIND_OF_LABEL[label]
+    return _KIND_OF_LABEL.get(_name(dtype))
+
+
+def _name(dtype: Any) -> str:
+    name = str(dtype).rpartition(".")[2]
+    if name in _KIND_OF_LABEL or name in _KIND_OF_PAIR:
+        return name
     try:
-        plain = np.dtype(dtype)
+        return np.dtype(dtype).name
     except TypeError:
-        return None
-    return _KIND_OF_LABEL.get(plain.name)
+        return ""
 
 
 def kind_from(dtype: Any, argument: str = "dtype") -> str:
@@ -103,6 +107,12 @@ def kind_from(dtype: Any, argument: str = "dtype") -> str:
     if kind is None:
         raise CodecError(f"{argument}={dtype!r} is not a floating-point type ({', '.join(_KIND_OF_LABEL)})")
     return kind
+
+
+def values_of(dtype: Any) -> tuple[str, int]:
+    """(kind, how many values of it one number is): as kind_from, but complex numbers are pairs."""
+    kind = _KIND_OF_PAIR.get(_name(dtype))
+    return (kind, 2) if kind else (kind_from(dtype), 1)
 
 
 def flatten(x: Any, name: str = "x", writable: bool = False) -> Optional[Flat]:
@@ -144,7 +154,7 @@ def _flatten_torch(x: Any, name: str, writable: bool) -> Optional[Flat]:
         raise BufferError(
             f"{name} is on torch's device {x.device.type!r}; only 'cpu' and 'cuda' have memory to send from"
         )
-    kind = kind_of(x.dtype) or {"complex64": "f32", "complex128": "f64"}.get(str(x.dtype)[6:])
+    kind = kind_of(x.dtype) or _KIND_OF_PAIR.get(_name(x.dtype))
     if kind is None or x.layout is not torch.strided:
         return None
     if not x.is_contiguous():

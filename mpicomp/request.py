@@ -112,6 +112,9 @@ class MemoryPrequest(Prequest):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """What state_dict gave, on every rank."""
+        empty = [name for name, value in state.items() if value is None]
+        if empty:
+            raise ValueError(f"this state has None for {', '.join(map(repr, empty))}, where state_dict gave an array")
         self.Wait()
         self._memory.load_state_dict(state)
 

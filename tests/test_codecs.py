@@ -30,6 +30,23 @@ def test_a_codec_is_its_spec_and_its_repr(spec):
     assert str(codec) == spec
 
 
+@each_spec
+def test_complex_numbers_take_the_bytes_of_pairs(spec):
+    codec, x = mpicomp.codec(spec), np.zeros(1000, np.complex64)
+    if "f32" in codec.kinds:
+        for dtype in (np.complex64, "complex64", "F", x.dtype):
+            assert codec.encode(x).size <= codec.wire_size(1000, dtype) == codec.wire_size(2000)
+    if "f64" in codec.kinds:
+        assert codec.wire_size(1000, complex) == codec.wire_size(2000, np.float64)
+
+
+@pytest.mark.parametrize("wrong, words", [(-1, "n=-1 must be at least 0"), (1.5, "n=1.5 must be a whole number")])
+def test_there_is_no_size_of_less_than_nothing(wrong, words):
+    for codec in (mpicomp.Natural(), mpicomp.LowRank(), mpicomp.TopK()):
+        with pytest.raises(ValueError, match=re.escape(words)):
+            codec.wire_size(wrong)
+
+
 @pytest.mark.parametrize("name", names())
 def test_every_codec_is_a_public_class_named_like_its_spec(name):
     cls = REGISTRY[name]

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import arrays, launch
 from ..arrays import KINDS, Flat
+from ..checks import whole
 from ..errors import CodecError, WireError
 from ..reference.rng import stream_key
 
@@ -92,8 +93,9 @@ class Codec:
         return result
 
     def wire_size(self, n: int, dtype: Any = np.float32) -> int:
-        """The number of bytes of n encoded values; the most, where that depends on the values."""
-        return self.size(n, self.carry(arrays.kind_from(dtype)))
+        """The number of bytes of n encoded numbers; the most, where that depends on them. Complex ones are pairs."""
+        kind, unit = arrays.values_of(dtype)
+        return self.size(unit * whole("n", n, least=0), self.carry(kind))
 
     def omega(self, n: int) -> float:
         """A bound on E|C(x) - x|^2 / |x|^2 for n values."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import arrays, launch
 from ..arrays import KINDS, Flat
+from ..checks import whole
 from ..errors import CodecError, WireError
 from ..reference.rng import draws, stream_key
 from .base import Codec, Stream, accumulate, as_kind
@@ -57,7 +58,10 @@ class LowRank(Codec, name="lowrank"):
 
     def wire_size(self, n: Union[int, Sequence[int]], dtype: Any = np.float32) -> int:
         """The number of bytes of an array of that shape; a number stands for a vector."""
-        shape, kind = (n,) if isinstance(n, int) else tuple(n), self.carry(arrays.kind_from(dtype))
+        kind, unit = arrays.values_of(dtype)
+        self.carry(kind)
+        shape = tuple(whole("n", each, least=0) for each in (n if np.ndim(n) else [n]))
+        shape += (2,) * (unit - 1)
         if self.matrix(shape) is None:
             return Raw().size(int(np.prod(shape)), kind)
         return self.numbers(shape) * KINDS[kind].accumulator.itemsize
