@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 import mpicomp
 from mpicomp import planning, settings
@@ -46,6 +47,30 @@ def test_wrong_variables_are_named(monkeypatch, name, value, words):
     monkeypatch.setenv(f"MPICOMP_{name}", value)
     with pytest.raises(ValueError, match=words):
         settings.make()
+
+
+@pytest.mark.parametrize(
+    "name, value, words",
+    [
+        ("NUM_THREADS", "many", "MPICOMP_NUM_THREADS='many' must be a whole number"),
+        ("NODES_OF", "x", "MPICOMP_NODES_OF='x' must be a whole number"),
+        ("CHECK", "sometimes", "MPICOMP_CHECK='sometimes' must be one of first, always, never"),
+        ("TIMEOUT", "soon", "MPICOMP_TIMEOUT='soon' must be a number of seconds"),
+    ],
+)
+def test_other_wrong_variables_are_named_too(monkeypatch, name, value, words):
+    alone = MPI.COMM_SELF.Dup()
+    monkeypatch.setenv(f"MPICOMP_{name}", value)
+
+    def use():
+        comm, x = mpicomp.Comm(alone, "natural"), np.ones(1 << 20, np.float32)
+        comm.codec.encode(x)
+        comm.Allreduce(MPI.IN_PLACE, x)
+
+    with pytest.raises(ValueError, match=re.escape(words)):
+        use()
+    monkeypatch.delenv(f"MPICOMP_{name}")
+    alone.Free()
 
 
 @pytest.mark.parametrize("wrong", [1.5, 2.0, "7", None, np.float32(3)])

@@ -60,8 +60,8 @@ class LowRank(Codec, name="lowrank"):
         """The number of bytes of an array of that shape; a number stands for a vector."""
         kind, unit = arrays.values_of(dtype)
         self.carry(kind)
-        shape = tuple(whole("n", each, least=0) for each in (n if np.ndim(n) else [n]))
-        shape += (2,) * (unit - 1)
+        given: Any = n if np.ndim(n) else [n]
+        shape = tuple(whole("n", each, least=0) for each in given) + (2,) * (unit - 1)
         if self.matrix(shape) is None:
             return Raw().size(int(np.prod(shape)), kind)
         return self.numbers(shape) * KINDS[kind].accumulator.itemsize

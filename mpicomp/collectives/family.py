@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 from .. import agreement, buffers
 from ..arrays import KINDS, Flat
+from ..checks import number
 from ..codecs.raw import Raw
 from ..fusion import Fused, FusedReduction
 from ..planning import FLOOR, LEAST, MPI_SUMS
@@ -112,7 +112,7 @@ class Family(base.Call):
             settings.codec.carry(kind)
             settings.down.carry(kind)
             return name, settings
-        small = nbytes < int(os.environ.get("MPICOMP_FLOOR", FLOOR))
+        small = nbytes < number("MPICOMP_FLOOR", FLOOR)
         if settings.algorithm == "auto" and able and not small and settings.codec != Raw():
             return name, settings
         if kind in MPI_SUMS:

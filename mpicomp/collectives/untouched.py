@@ -9,7 +9,6 @@ Arrays of a GPU pass through the host's memory, unless MPI is CUDA-aware: see st
 
 from __future__ import annotations
 
-import os
 from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -27,7 +26,7 @@ _OPS = ("SUM", "MAX", "MIN", "PROD", "LAND", "BAND", "LOR", "BOR", "LXOR", "BXOR
 
 def watched() -> bool:
     """Whether collectives of a new communicator are to be watched, all of them."""
-    return timeout() < float("inf") or os.environ.get("MPICOMP_CHECK") == "always"
+    return timeout() < float("inf") or agreement.checking() == "always"
 
 
 def shape(name: str, args: Sequence[Any], settings: Mapping[str, Any] = _NONE) -> Any:
