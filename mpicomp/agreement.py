@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from typing import Any, Iterator
 
 import numpy as np
 from mpi4py import MPI
 
+from .checks import choice
 from .errors import DisagreementError
 
 _TEXT = 512  # bytes of a signature that are shown to the other ranks
@@ -20,8 +20,13 @@ def digest(signature: str) -> int:
 
 def known(port: Any, number: int) -> bool:
     """Whether the ranks need not be asked about a signature."""
-    check = os.environ.get("MPICOMP_CHECK", "first")
+    check = checking()
     return port.size == 1 or check == "never" or (check == "first" and number in port.agreed)
+
+
+def checking() -> str:
+    """When the ranks are asked: MPICOMP_CHECK."""
+    return choice("MPICOMP_CHECK", ("first", "always", "never"))
 
 
 def agree(port: Any, signature: str, number: int, always: bool = False) -> Iterator[Any]:
@@ -32,7 +37,7 @@ def agree(port: Any, signature: str, number: int, always: bool = False) -> Itera
     """
     if port.size == 1 or (not always and known(port, number)):
         return
-    first = not always and os.environ.get("MPICOMP_CHECK", "first") == "first"
+    first = not always and checking() == "first"
     asked = port.asked.get(number) if first else None
     if asked is None:
         mine, most = np.array([number, ~number & (1 << 64) - 1], np.uint64), np.empty(2, np.uint64)

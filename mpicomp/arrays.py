@@ -28,19 +28,21 @@ KINDS = {
     "bf16": Kind(np.dtype("u2"), np.dtype("f4"), "bfloat16"),
 }
 _KIND_OF_LABEL = {kind.label: name for name, kind in KINDS.items()}
+_KIND_OF_PAIR = {"complex64": "f32", "complex128": "f64"}
 _KIND_OF_CHAR = {"f": "f32", "d": "f64", "e": "f16", "F": "f32", "D": "f64"}
 
 
 class Flat:
     """A one-dimensional contiguous view of somebody's array: `data` in the storage type of `kind`, in the order of
-    memory. `shape` is the array's, in that order."""
+    memory. `shape` is the array's, in that order; `unit` is how many values one of its numbers is, 2 if it is complex."""
 
-    __slots__ = ("data", "kind", "shape")
+    __slots__ = ("data", "kind", "shape", "unit")
 
-    def __init__(self, data: Any, kind: str, shape: Optional[tuple[int, ...]] = None):
+    def __init__(self, data: Any, kind: str, shape: Optional[tuple[int, ...]] = None, unit: int = 1):
         self.data = data
         self.kind = kind
         self.shape = (data.size,) if shape is None else shape
+        self.unit = unit
 
     @property
     def n(self) -> int:
@@ -58,7 +60,13 @@ class Flat:
         return f"{self.n} {KINDS[self.kind].label}"
 
     def __getitem__(self, part: slice) -> Flat:
-        return Flat(self.data[part], self.kind)
+        return Flat(self.data[part], self.kind, None, self.unit)
+
+
+def label(x: Flat) -> str:
+    """What numbers a flat array holds."""
+    name = KINDS[x.kind].label
+    return name if x.unit == 1 else f"complex{2 * int(name[5:])}"
 
 
 def is_torch(x: Any) -> bool:
@@ -80,14 +88,17 @@ def kind_of(dtype: Any) -> Optional[str]:
     """f32, f64, f16 or bf16 for a dtype of any framework or its name; None if it is not a real floating-point type."""
     if isinstance(dtype, str) and dtype in KINDS:
         return dtype
-    label = str(dtype).rpartition(".")[2]
-    if label in _KIND_OF_LABEL:
-        return _KIND_OF_LABEL[label]
+    return _KIND_OF_LABEL.get(_name(dtype))
+
+
+def _name(dtype: Any) -> str:
+    name = str(dtype).rpartition(".")[2]
+    if name in _KIND_OF_LABEL or name in _KIND_OF_PAIR:
+        return name
     try:
-        plain = np.dtype(dtype)
+        return np.dtype(dtype).name
     except TypeError:
-        return None
-    return _KIND_OF_LABEL.get(plain.name)
+        return ""
 
 
 def kind_from(dtype: Any, argument: str = "dtype") -> str:
@@ -98,13 +109,19 @@ def kind_from(dtype: Any, argument: str = "dtype") -> str:
     return kind
 
 
+def values_of(dtype: Any) -> tuple[str, int]:
+    """(kind, how many values of it one number is): as kind_from, but complex numbers are pairs."""
+    kind = _KIND_OF_PAIR.get(_name(dtype))
+    return (kind, 2) if kind else (kind_from(dtype), 1)
+
+
 def flatten(x: Any, name: str = "x", writable: bool = False) -> Optional[Flat]:
     """A Flat on x's memory, or None if x holds no floating-point data that a codec can carry.
 
     Complex numbers count as pairs. Raises BufferError, naming the argument, for memory that cannot be viewed flat.
     """
     if is_torch(x):
-        return _flatten_torch(x, name)
+        return _flatten_torch(x, name, writable)
     if is_cupy(x):
         return _flatten_ndarray(x, name)
     if not isinstance(x, np.ndarray):
@@ -127,28 +144,38 @@ def _flatten_ndarray(x: Any, name: str) -> Optional[Flat]:
     flat = x.reshape(-1) if flags.c_contiguous else x.T.reshape(-1)
     storage = KINDS[kind].storage
     shape = x.shape if flags.c_contiguous else x.shape[::-1]
-    return Flat(flat if flat.dtype == storage else flat.view(storage), kind, _real(shape, x.dtype.kind == "c"))
+    return _flat(flat if flat.dtype == storage else flat.view(storage), kind, shape, x.dtype.kind == "c")
 
 
-def _flatten_torch(x: Any, name: str) -> Optional[Flat]:
+def _flatten_torch(x: Any, name: str, writable: bool) -> Optional[Flat]:
     import torch
 
-    kind = kind_of(x.dtype) or {"complex64": "f32", "complex128": "f64"}.get(str(x.dtype)[6:])
+    if x.device.type not in ("cpu", "cuda"):
+        raise BufferError(
+            f"{name} is on torch's device {x.device.type!r}; only 'cpu' and 'cuda' have memory to send from"
+        )
+    kind = kind_of(x.dtype) or _KIND_OF_PAIR.get(_name(x.dtype))
     if kind is None or x.layout is not torch.strided:
         return None
     if not x.is_contiguous():
         raise BufferError(f"{name} is not contiguous (shape {tuple(x.shape)}, strides {x.stride()}); use .contiguous()")
-    flat = x.detach().reshape(-1)
-    shape = _real(tuple(x.shape), flat.is_complex())
-    if flat.is_complex():
-        flat = torch.view_as_real(flat.resolve_conj()).reshape(-1)
+    if writable and (x.is_conj() or x.is_neg()):
+        raise BufferError(
+            f"{name} is a conjugate that torch has not computed yet, and cannot be written; pass {_PLAIN}"
+        )
+    flat, pairs = x.detach().reshape(-1).resolve_conj().resolve_neg(), x.is_complex()
+    if pairs:
+        flat = torch.view_as_real(flat).reshape(-1)
     if kind == "bf16":
         flat = flat.view(torch.int16)
-    return Flat(_from_torch(flat).view(KINDS[kind].storage), kind, shape)
+    return _flat(_from_torch(flat).view(KINDS[kind].storage), kind, tuple(x.shape), pairs)
 
 
-def _real(shape: tuple[int, ...], pairs: bool) -> tuple[int, ...]:
-    return (*shape, 2) if pairs else shape
+_PLAIN = "the tensor itself, or .resolve_conj().resolve_neg()"
+
+
+def _flat(data: Any, kind: str, shape: tuple[int, ...], pairs: bool) -> Flat:
+    return Flat(data, kind, (*shape, 2), 2) if pairs else Flat(data, kind, shape)
 
 
 def _from_torch(flat: Any) -> Any:

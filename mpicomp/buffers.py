@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Optional
 
 import numpy as np
@@ -9,42 +10,83 @@ from mpi4py import MPI
 
 from . import arrays
 from .arrays import Flat
-from .errors import BufferError
+from .errors import BufferError, SpecError
+
+
+def in_place(sendbuf: Any) -> bool:
+    """Whether the data is in the other buffer: None says so too, as in mpi4py."""
+    return sendbuf is MPI.IN_PLACE or sendbuf is None
 
 
 def pair(sendbuf: Any, recvbuf: Any) -> Optional[tuple[Flat, Flat]]:
     """(x, out) of a collective whose two buffers have the same length; None if they are for MPI as they are."""
     out = flat(recvbuf, "recvbuf", writable=True)
-    if out is None:
-        return None
-    if sendbuf is MPI.IN_PLACE:
-        return out, out
+    if in_place(sendbuf):
+        return None if out is None else (out, out)
     x = flat(sendbuf, "sendbuf")
-    if x is None:
+    if x is None and out is None:
         return None
+    if x is None or out is None:
+        raise BufferError(f"sendbuf holds {_words(sendbuf)} and recvbuf {_words(recvbuf)}")
     same_kind(x, out)
     if x.n != out.n:
-        raise BufferError(f"sendbuf has {x.n} values and recvbuf {out.n}")
+        raise BufferError(f"sendbuf has {x.n // x.unit} values and recvbuf {out.n // out.unit}")
     if arrays.overlap(x, out):
         raise BufferError("sendbuf and recvbuf overlap; for a result in place pass MPI.IN_PLACE as sendbuf")
     return x, out
 
 
 def flat(spec: Any, name: str, writable: bool = False) -> Optional[Flat]:
-    """The floating-point data of a buffer spec: an array, or [array, datatype], [array, count, datatype]."""
-    if not isinstance(spec, (list, tuple)):
-        return arrays.flatten(spec, name, writable)
-    if not spec or not _plain(spec[-1]):
-        return None
-    data, char = spec[0], _typechar(spec[-1])
-    if char is None:
-        return None
+    """The floating-point data of a buffer spec: an array, or [array, count, displacement, datatype] as in mpi4py, where
+    all but the array may be left out or None, and count and displacement may be a pair."""
+    if isinstance(spec, (list, tuple)):
+        return _described(name, writable, *parts(spec, name))
+    if spec is None or isinstance(spec, dict):
+        raise SpecError(f"{name} must be one array, not {'None' if spec is None else 'a dict'}")
+    return arrays.flatten(spec, name, writable)
+
+
+def parts(spec: Any, name: str) -> tuple[Any, Any, Any, Any]:
+    """(array, count, displacement, datatype) of a spec."""
+    data, *rest = spec or [None]
+    if not 1 <= len(rest) <= 3 or any(np.ndim(each) for each in rest if hasattr(each, "dtype")):
+        raise SpecError(
+            f"{name} must be one array, or [array, count, displacement, datatype] without what is left out, not {len(spec)} "
+            f"of {', '.join(dict.fromkeys(type(each).__name__ for each in spec))}"
+        )
+    datatype = rest.pop() if len(rest) > 1 or isinstance(rest[0], (str, MPI.Datatype)) else None
+    if len(rest) == 1 and isinstance(rest[0], (list, tuple)):
+        rest = list(rest[0])
+        if len(rest) != 2:
+            raise SpecError(f"{name}: {tuple(rest)} must be a count and a displacement")
+    return data, rest[0] if rest else None, rest[1] if len(rest) > 1 else None, datatype
+
+
+def _described(name: str, writable: bool, data: Any, count: Any, displ: Any, datatype: Any) -> Optional[Flat]:
+    char = None
+    if datatype is not None:
+        char = _typechar(datatype) if _plain(datatype) else None
+        if char is None:
+            return None
     view = arrays.flatten(data, name, writable)
-    if view is None or not _same_type(data, char):
+    if char is not None and (view is None or arrays.label(view) != np.dtype(char).name):
         view = _reinterpret(data, char, name, writable)
-    if view is None or len(spec) == 2:
+    if view is None or count is displ is None:
         return view
-    return _counted(view, spec[1:-1], char, name)
+    room = view.n // view.unit
+    first = 0 if displ is None else _index(displ, f"{name}: displacement")
+    number = room - first if count is None else _index(count, f"{name}: count")
+    if not 0 <= first <= first + number <= room:
+        beginning = f" from {first} on" if first else ""
+        raise BufferError(f"{name}: count {number}{beginning} does not fit the buffer of {room} values")
+    return view[first * view.unit : (first + number) * view.unit]
+
+
+def _index(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise SpecError(f"{name} {value!r} must be a whole number") from None
 
 
 def blocks(spec: Any, p: int, name: str, writable: bool = False) -> Optional[list[Flat]]:
@@ -60,7 +102,7 @@ def blocks(spec: Any, p: int, name: str, writable: bool = False) -> Optional[lis
     view = flat([data, rest.pop()] if typed else data, name, writable)
     if view is None:
         return None
-    unit = unit_of(spec)
+    unit = view.unit
     if len(rest) == 1 and isinstance(rest[0], (list, tuple)) and len(rest[0]) == 2 and not np.isscalar(rest[0][0]):
         rest = list(rest[0])
     counts, displs = [*rest, None, None][:2]
@@ -90,18 +132,20 @@ def _block(view: Flat, count: int, displ: int, name: str) -> Flat:
 
 def same_kind(x: Flat, out: Flat) -> None:
     """Both buffers of a collective must hold the same sort of numbers, in the same sort of memory."""
-    if x.kind != out.kind:
-        raise BufferError(f"sendbuf holds {arrays.KINDS[x.kind].label} and recvbuf {arrays.KINDS[out.kind].label}")
+    if x.kind != out.kind or x.unit != out.unit:
+        raise BufferError(f"sendbuf holds {arrays.label(x)} and recvbuf {arrays.label(out)}")
     if arrays.is_cupy(x.data) != arrays.is_cupy(out.data):
         raise BufferError("one of sendbuf and recvbuf is on a GPU, the other is not")
 
 
-def unit_of(spec: Any) -> int:
-    """How many real values one number of a buffer is: 2 if it is complex."""
-    plain = head(spec)
-    if isinstance(plain, list):
-        return 2 if _plain(plain[1]) and _typechar(plain[1]) in ("F", "D") else 1
-    return 2 if "complex" in str(getattr(plain, "dtype", "")) else 1
+def _words(spec: Any) -> str:
+    """What a buffer seems to hold."""
+    data, datatype = spec, None
+    if isinstance(spec, (list, tuple)):
+        data, _, _, datatype = parts(spec, "")
+    if datatype is None:
+        return str(getattr(data, "dtype", type(data).__name__))
+    return datatype if isinstance(datatype, str) else datatype.Get_name()
 
 
 def _plain(datatype: Any) -> bool:
@@ -117,11 +161,6 @@ def _typechar(datatype: Any) -> Optional[str]:
     return char if char in "efdFD" else None
 
 
-def _same_type(data: Any, char: str) -> bool:
-    dtype = getattr(data, "dtype", None)
-    return dtype is not None and arrays.kind_of(dtype) == arrays.kind_of(np.dtype(char)) is not None
-
-
 def _reinterpret(data: Any, char: str, name: str, writable: bool) -> Optional[Flat]:
     """Bytes of another type that the spec declares to be of type `char`."""
     try:
@@ -131,12 +170,3 @@ def _reinterpret(data: Any, char: str, name: str, writable: bool) -> Optional[Fl
     if memory.nbytes % np.dtype(char).itemsize:
         return None
     return arrays.flatten(np.frombuffer(memory, char), name, writable)
-
-
-def _counted(view: Flat, counts: Any, char: str, name: str) -> Optional[Flat]:
-    if len(counts) != 1 or not isinstance(counts[0], int):
-        return None  # displacements and the like are MPI's business
-    count = counts[0] * (2 if char in "FD" else 1)
-    if not 0 <= count <= view.n:
-        raise BufferError(f"{name}: count {counts[0]} does not fit the buffer of {view.n} values")
-    return view[:count]

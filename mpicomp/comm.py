@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NoReturn, Optional
 
 import numpy as np
 from mpi4py import MPI
@@ -10,7 +10,7 @@ from mpi4py import MPI
 from . import agreement, buffers, engine, planning, settings, shortcut
 from .codecs import Codec
 from .collectives import allreduce, base, many, untouched
-from .errors import CodecError
+from .errors import CodecError, SettingError
 from .family import FamilyMixin
 from .ports.mpi import existing_port, port_of, stats_of
 from .request import MemoryPrequest, Prequest, Request
@@ -77,9 +77,9 @@ class Comm(FamilyMixin, MPI.Intracomm):
         codec= may be a rule: a function of (name, array) or a mapping from patterns of names.
         """
         if feedback:
-            self._refuse_feedback("Allreduce")
+            self._refuse(_forgetful("Allreduce"))
         if many.is_many(sendbuf if recvbuf is None else recvbuf) and op == _SUM:
-            return self._complete_many(many.check(sendbuf, recvbuf), codec, algorithm, seed, segment)
+            return self._complete_many(self._checked(sendbuf, recvbuf), codec, algorithm, seed, segment)
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None:
             untouched.now(self, "Allreduce", (sendbuf, recvbuf, op))
@@ -140,7 +140,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
         """As Allreduce, without waiting; lists and dicts behind MPI.IN_PLACE too. The first call on a communicator waits
         until all ranks have made it."""
         if feedback:
-            self._refuse_feedback("Iallreduce")
+            self._refuse(_forgetful("Iallreduce"))
         if many.is_many(recvbuf) and op == _SUM:
             batch = self._batch(sendbuf, recvbuf, codec, algorithm, seed, segment)
             return many.request(
@@ -180,14 +180,19 @@ class Comm(FamilyMixin, MPI.Intracomm):
             )
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment, feedback)
         if call is None and feedback:
-            raise CodecError("feedback needs a sum of floating-point data")
+            self._refuse(CodecError("feedback needs a sum of floating-point data"))
         if call is None or call.plan.algorithm == "raw":
             args = (*((sendbuf, recvbuf) if call is None else call.buffers()), op)
             return untouched.again(self, "Allreduce", args, info, call)
         return self._persistent(call, seed)
 
     def _batch(self, sendbuf: Any, recvbuf: Any, codec: Any, *changes: Any) -> many.Batch:
-        return many.prepare(self, many.check(sendbuf, recvbuf), codec, lambda c: self._settings.override(c, *changes))
+        arrays = self._checked(sendbuf, recvbuf)
+        return many.prepare(self, arrays, codec, lambda c: self._settings.override(c, *changes))
+
+    def _checked(self, sendbuf: Any, recvbuf: Any) -> Any:
+        with base.telling(port_of(self)):
+            return many.check(sendbuf, recvbuf)
 
     def _persistent(self, call: allreduce.Call, seed: Optional[int]) -> Prequest:
         if call.memory is not None:
@@ -198,7 +203,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
         """Starts a persistent call: each time with random numbers of its own, counted from a seed that was given."""
         starts = iter(range(1 << 62))
         if seed is not None:
-            return lambda: call.start(seed, next(starts))
+            return lambda: call.start(call.settings.seed, next(starts))
         return lambda: call.start(*self._number(call.settings.seed, None))
 
     def plan(
@@ -218,16 +223,15 @@ class Comm(FamilyMixin, MPI.Intracomm):
             return None
         return allreduce.prepare(self, sendbuf, recvbuf, op, lambda: self._settings.override(*changes))
 
-    def _refuse_feedback(self, name: str) -> None:
-        """One call has no memory; the others are told."""
-        error = settings.SettingError(f"{name} remembers nothing: feedback needs Allreduce_init, whose request does")
-        port_of(self).fail(error)
-        raise error
+    def _refuse(self, error: Exception) -> NoReturn:
+        """The others are told."""
+        with base.telling(port_of(self)):
+            raise error
 
     def _number(self, seed: int, given: Optional[int]) -> tuple[int, int]:
-        """(seed, call) of the next call: a seed given with the call stands for both."""
+        """(seed, call) of the next call with settings of that seed: one that was given with the call stands for both."""
         if given is not None:
-            return given, 0
+            return seed, 0
         self._calls += 1
         return seed, self._calls - 1
 
@@ -256,6 +260,18 @@ class Comm(FamilyMixin, MPI.Intracomm):
     def Dup_with_info(self, info: MPI.Info) -> Any:
         return self._keep(super().Dup_with_info(info))
 
+    def Idup(self, info: Optional[MPI.Info] = None) -> tuple[Any, MPI.Request]:
+        comm, request = super().Idup(info)
+        return self._keep(comm), request
+
+    def Idup_with_info(self, info: MPI.Info) -> tuple[Any, MPI.Request]:
+        comm, request = super().Idup_with_info(info)
+        return self._keep(comm), request
+
+    def __reduce__(self) -> Any:
+        """What mpi4py pickles, COMM_WORLD and COMM_SELF, and the settings with it."""
+        return (*super().__reduce__(), {"_settings": self._settings})
+
     def Split(self, color: int = 0, key: int = 0) -> Any:
         return self._keep(super().Split(color, key))
 
@@ -276,6 +292,10 @@ class Comm(FamilyMixin, MPI.Intracomm):
 
     def Create_dist_graph(self, sources: Any, degrees: Any, destinations: Any, *args: Any, **kwargs: Any) -> Any:
         return self._keep(super().Create_dist_graph(sources, degrees, destinations, *args, **kwargs))
+
+
+def _forgetful(name: str) -> SettingError:
+    return SettingError(f"{name} remembers nothing: feedback needs Allreduce_init, whose request does")
 
 
 Comm.Allreduce = shortcut.method(Comm, Comm.Allreduce)  # type: ignore[method-assign]

@@ -13,12 +13,20 @@ class CodecError(Error, ValueError):
     """A codec that does not exist, a setting that it does not have, or data that it cannot carry."""
 
 
+class SettingError(Error, ValueError):
+    """A setting with an impossible value."""
+
+
 class WireError(Error, ValueError):
     """Bytes that are not what the codec writes."""
 
 
 class BufferError(Error, ValueError, builtins.BufferError):
     """An array that cannot be used as given: not contiguous, read-only, overlapping, of the wrong length."""
+
+
+class SpecError(BufferError, TypeError):
+    """What is no array, and none of mpi4py's descriptions of one."""
 
 
 class DisagreementError(Error, RuntimeError):

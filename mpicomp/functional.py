@@ -11,7 +11,7 @@ from .codecs.base import divide
 from .collectives import untouched
 from .collectives.allreduce import prepare
 from .comm import Comm
-from .errors import CodecError
+from .errors import CodecError, SettingError
 from .ports.mpi import kept
 
 
@@ -27,9 +27,9 @@ def allreduce(
 
     Without codec= it is that of `comm` if that is an mpicomp.Comm, else MPICOMP_CODEC or natural.
     """
-    if op not in ("sum", "mean"):
-        raise ValueError(f"op={op!r} must be 'sum' or 'mean'")
     comm, mean = compressed(comm), op == "mean"
+    if op not in ("sum", "mean"):
+        comm._refuse(SettingError(f"op={op!r} must be 'sum' or 'mean'"))
     out = arrays.empty_like(x)
     call = prepare(comm, x, out, MPI.SUM, lambda: comm._settings.override(codec, algorithm, seed), mean)
     if call is not None:
@@ -37,7 +37,7 @@ def allreduce(
         if mean and call.plan.algorithm == "raw":
             divide(call.out.data, comm.size)
     elif mean:
-        raise CodecError(f"a mean needs floating-point data, not {getattr(x, 'dtype', type(x).__name__)}")
+        comm._refuse(CodecError(f"a mean needs floating-point data, not {getattr(x, 'dtype', type(x).__name__)}"))
     else:
         untouched.now(comm, "Allreduce", (arrays.detached(x), out, MPI.SUM))
     return out

@@ -20,6 +20,7 @@ import numpy as np
 
 from . import reference
 from .arrays import is_cupy
+from .checks import number
 
 LIBRARY = Path(__file__).with_name("libmpicomp.so")
 LEVELS = (4, 3, 1)
@@ -182,7 +183,7 @@ def _addresses(wires: Sequence[np.ndarray]) -> Any:
 
 def threads() -> int:
     """How many threads `parallel` may use: MPICOMP_NUM_THREADS, or 1."""
-    return max(1, int(os.environ.get("MPICOMP_NUM_THREADS") or 1))
+    return max(1, number("MPICOMP_NUM_THREADS", 1))
 
 
 def pieces(n: int, grain: int, like: Any = None) -> Iterator[tuple[int, int]]:

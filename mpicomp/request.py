@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Optional, Sequence
 
+from mpi4py import MPI
+
 from . import engine, progress
 from .engine import Run
 
@@ -20,6 +22,11 @@ class Request:
         self._run = run
         if run is not None:
             progress.watch(run)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether there is something to wait for, or that nobody has waited for."""
+        return self._run is not None
 
     def Wait(self, status: Any = None) -> bool:
         """Return when the result is there."""
@@ -52,11 +59,18 @@ class Request:
 
     @staticmethod
     def Waitany(requests: Sequence[Any], status: Any = None) -> int:
-        while True:
-            for index, request in enumerate(requests):
+        """The first that ends, of those under way; MPI.UNDEFINED if none is."""
+        under_way = [(index, request) for index, request in enumerate(requests) if _under_way(request)]
+        while under_way:
+            for index, request in under_way:
                 if request.Test():
                     return index
             os.sched_yield()
+        return MPI.UNDEFINED
+
+
+def _under_way(request: Any) -> bool:
+    return request.under_way if isinstance(request, Request) else request != MPI.REQUEST_NULL
 
 
 class Prequest(Request):
@@ -145,6 +159,9 @@ class MemoryPrequest(Prequest):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """What state_dict gave, on every rank. Where it has no seed and number, as it once had none, they stay."""
+        empty = [name for name, value in state.items() if value is None]
+        if empty:
+            raise ValueError(f"this state has None for {', '.join(map(repr, empty))}, where state_dict gave an array")
         self.Wait()
         seed, number = self._number
         self._memory.load_state_dict({key: value for key, value in state.items() if key not in ("seed", "number")})

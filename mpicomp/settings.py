@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 from math import lcm
 from typing import Any, Optional
 
+from .checks import whole
 from .codecs import Codec, codec
-from .errors import Error
+from .errors import Error, SettingError
 from .schedules import ALLREDUCE, parse
 
 ALGORITHMS = ("auto", "raw", *ALLREDUCE, "lowrank")
-
-
-class SettingError(Error, ValueError):
-    """A setting with an impossible value."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +51,9 @@ class Settings:
         if algorithm is not None:
             changes["algorithm"] = _algorithm(algorithm)
         if seed is not None:
-            changes["seed"] = _integer("seed", seed)
+            changes["seed"] = whole("seed", seed)
         if segment is not None:
-            changes["segment"] = _integer("segment", segment, least=1)
+            changes["segment"] = whole("segment", segment, least=1)
         if feedback is not None:
             changes["feedback"] = _feedback(feedback)
         return replace(self, **changes) if changes else self
@@ -67,10 +64,20 @@ def make(
 ) -> Settings:
     """Settings from arguments, else from MPICOMP_CODEC, MPICOMP_ALGORITHM, MPICOMP_SEED, MPICOMP_SEGMENT, else the defaults."""
     defaults = Settings(*_pair("natural"))
-    environment = {
-        name: os.environ.get(f"MPICOMP_{name.upper()}") for name in ("codec", "algorithm", "seed", "segment")
-    }
-    return defaults.override(**environment).override(codec, algorithm, seed, segment)  # type: ignore[arg-type]
+    return _from_variables(defaults).override(codec, algorithm, seed, segment)
+
+
+def _from_variables(settings: Settings) -> Settings:
+    """Settings overridden by the variables that are set; an error names the variable."""
+    for name in ("codec", "algorithm", "seed", "segment"):
+        text = os.environ.get(f"MPICOMP_{name.upper()}")
+        if text is not None:
+            value = _digits(text) if name in ("seed", "segment") else text
+            try:
+                settings = settings.override(**{name: value})  # type: ignore[arg-type]
+            except Error as error:
+                raise type(error)(f"MPICOMP_{name.upper()}: {error}") from None
+    return settings
 
 
 def _pair(spec: Any) -> tuple[Codec, Codec]:
@@ -102,14 +109,12 @@ def _feedback(value: Any) -> str:
     return value
 
 
-def _integer(name: str, value: Any, least: Optional[int] = None) -> int:
+def _digits(text: str) -> Any:
+    """The number that a text says, or the text."""
     try:
-        number = int(value)
-    except (TypeError, ValueError):
-        raise SettingError(f"{name}={value!r} must be a whole number") from None
-    if least is not None and number < least:
-        raise SettingError(f"{name}={value!r} must be at least {least}")
-    return number
+        return int(text)
+    except ValueError:
+        return text
 
 
 def wanted(name: str) -> str:

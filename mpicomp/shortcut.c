@@ -1,8 +1,9 @@
 /* A method that hands small arrays to another function before Python would have begun to run the method itself.
 
    method(type, ...) is a method of `type`. Called as m(self, send, receive[, op]), op by position or by name, it looks
-   whether self and the length and dtype of `receive` were remembered. If so it is fast(self, send, receive[, op]), else
-   slow with all that was given. An array is an ndarray, or a list of one and an MPI datatype; `send` may be IN_PLACE.
+   whether self and the length and dtype of `receive` were remembered, and whether `send` is like it and nothing else is
+   wrong with them. If so it is fast(self, send, receive[, op]), else slow with all that was given, which says what is
+   wrong. An array is an ndarray, or a list of one and an MPI datatype; `send` may be IN_PLACE.
 
    It costs some 20 ns: a look at an attribute, through Python, costs five times as much. So what is remembered stands in a
    table here, and arrays are read as NumPy's own macros read them in every extension module. Only functions of Python's
@@ -20,10 +21,11 @@ typedef struct object {
 } Object;
 typedef struct {
     Object head;
-    void *data;
+    const char *data;
     int dimensions;
     ptrdiff_t *shape, *strides;
     Object *base, *dtype;
+    int flags;
 } Array; /* as far as it is needed: see fits() */
 typedef struct {
     const char *name;
@@ -32,6 +34,7 @@ typedef struct {
     const char *documentation;
 } Definition; /* PyMethodDef */
 
+enum { IN_ORDER = 3, OWN = 4, WRITEABLE = 0x400 }; /* of NumPy's flags: in C's order, or Fortran's */
 enum { METH_KEYWORDS = 2, METH_FASTCALL = 128 };
 
 extern Object *PyDescr_NewMethod(Object *type, Definition *);
@@ -50,7 +53,7 @@ enum { BITS = 8 };
 static struct known {
     const Object *comm; /* not kept: forget() is called for every new one, also where an old one was */
     Object *dtype;      /* kept */
-    ptrdiff_t length;
+    ptrdiff_t length, bytes;
 } table[1 << BITS];
 
 static struct known *place(const Object *comm, ptrdiff_t length)
@@ -76,12 +79,17 @@ static ptrdiff_t length(const Array *x)
 
 static int known(const Object *comm, Object *send, Object *receive)
 {
-    const Array *x = array(receive);
-    if (!x || (send != in_place && !array(send)))
+    const Array *out = array(receive), *x = send == in_place ? out : array(send);
+    if (!out || !x || !(out->flags & IN_ORDER) || !(out->flags & WRITEABLE))
         return 0;
-    ptrdiff_t n = length(x);
+    ptrdiff_t n = length(out);
     const struct known *found = place(comm, n);
-    return found->comm == comm && found->length == n && found->dtype == x->dtype;
+    if (found->comm != comm || found->length != n || found->dtype != out->dtype)
+        return 0;
+    if (send == in_place)
+        return 1;
+    int apart = x->data + found->bytes <= out->data || out->data + found->bytes <= x->data;
+    return apart && (x->flags & IN_ORDER) && x->dtype == out->dtype && length(x) == n;
 }
 
 static Object *call(Object *self, Object *const *given, ptrdiff_t n, Object *names)
@@ -99,10 +107,12 @@ static Object *call(Object *self, Object *const *given, ptrdiff_t n, Object *nam
 
 static Definition definition = {NULL, call, METH_FASTCALL | METH_KEYWORDS, NULL};
 
-/* Whether this Python and this NumPy have the arrays that are read here: x is one of n values. */
-EXPORT int fits(Object *x, Object *type, Object *dtype, ptrdiff_t n)
+/* Whether this Python and this NumPy have the arrays that are read here: x is a matrix of n values at `data`, its own, in
+   C's order. */
+EXPORT int fits(const Array *x, Object *type, Object *dtype, ptrdiff_t n, const char *data)
 {
-    return x->type == type && ((const Array *)x)->dtype == dtype && length((const Array *)x) == n;
+    int flags = x->flags & (IN_ORDER | OWN | WRITEABLE);
+    return x->head.type == type && x->dtype == dtype && length(x) == n && x->data == data && flags == (1 | OWN | WRITEABLE);
 }
 
 /* `name` and `documentation` are the method's, and must stay. Called once. */
@@ -119,13 +129,13 @@ EXPORT Object *method(Object *type, const char *name, const char *documentation,
     return PyDescr_NewMethod(type, &definition);
 }
 
-/* From now on arrays like x, an ndarray, are fast's on this communicator. They may be forgotten for others. */
-EXPORT void remember(const Object *comm, const Array *x)
+/* From now on arrays like x, an ndarray of so many bytes, are fast's on this communicator. They may be forgotten for others. */
+EXPORT void remember(const Object *comm, const Array *x, ptrdiff_t bytes)
 {
     struct known *entry = place(comm, length(x));
     Object *old = entry->dtype;
     Py_IncRef(x->dtype);
-    *entry = (struct known){comm, x->dtype, length(x)};
+    *entry = (struct known){comm, x->dtype, length(x), bytes};
     Py_DecRef(old);
 }
 

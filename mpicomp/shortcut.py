@@ -28,7 +28,7 @@ def method(cls: type, slow: Any) -> Any:
 def remember(comm: Any, x: np.ndarray) -> None:
     """From now on arrays like x are MPI's on this communicator."""
     if _library is not None:
-        _library.remember(ctypes.py_object(comm), ctypes.py_object(x))
+        _library.remember(ctypes.py_object(comm), ctypes.py_object(x), ctypes.c_ssize_t(x.nbytes))
 
 
 def forget(comm: Any) -> None:
@@ -43,8 +43,9 @@ def _load() -> Optional[ctypes.PyDLL]:
     except OSError:  # not built, or a Python that is not C's
         return None
     x = np.empty((3, 5), np.float32)
-    given = ctypes.py_object(x), ctypes.py_object(np.ndarray), ctypes.py_object(x.dtype), ctypes.c_ssize_t(x.size)
-    return library if object.__basicsize__ == 16 and library.fits(*given) else None
+    objects = [ctypes.py_object(each) for each in (x, np.ndarray, x.dtype)]
+    fits = library.fits(*objects, ctypes.c_ssize_t(x.size), ctypes.c_void_p(x.ctypes.data))
+    return library if object.__basicsize__ == 16 and fits else None
 
 
 _library = _load()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from mpi4py import MPI
 
 import mpicomp
 from mpicomp import arrays
@@ -92,3 +93,29 @@ def test_overlap_is_found():
     flat = arrays.flatten
     assert arrays.overlap(flat(x[:6]), flat(x[5:])) and not arrays.overlap(flat(x[:5]), flat(x[5:]))
     assert not arrays.overlap(flat(x[:0]), flat(x))
+
+
+@pytest.mark.parametrize("lazy", [torch.Tensor.conj, torch._neg_view])
+def test_what_torch_has_not_computed_yet_is_read_and_never_written(lazy):
+    z = torch.arange(1.0, 9.0) * (1 + 2j)
+    codec = mpicomp.codec("raw")
+    wire = codec.encode(lazy(z))
+    assert (wire == codec.encode(lazy(z).resolve_conj().resolve_neg())).all()
+    out = torch.zeros(8, dtype=torch.complex64)
+    with pytest.raises(ValueError, match="out is a conjugate that torch has not computed yet, and cannot be written"):
+        codec.decode(wire, out=lazy(out))
+    assert not out.any()
+    assert (codec.decode(wire, like=lazy(z)) == lazy(z)).all()
+    assert (mpicomp.allreduce(lazy(z), comm=MPI.COMM_SELF) == lazy(z)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
+def test_a_tensor_without_memory_is_refused(dtype):
+    x = torch.empty(8, dtype=dtype, device="meta")
+    for call in (
+        lambda: mpicomp.codec("natural").encode(x),
+        lambda: mpicomp.Comm(MPI.COMM_SELF).Allreduce(x, torch.empty(8)),
+        lambda: mpicomp.Comm(MPI.COMM_SELF).Allreduce(MPI.IN_PLACE, [x]),
+    ):
+        with pytest.raises(ValueError, match="is on torch's device 'meta'; only 'cpu' and 'cuda' have memory"):
+            call()

@@ -84,6 +84,30 @@ def test_run_with_codec_raw_gives_a_world_that_is_mpi4pys(library):
     assert " passed" in shown and "failed" not in shown
 
 
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        (["--codec", "nope", "script.py"], "no codec named 'nope'"),
+        (["--algorithm", "nope", "script.py"], "no algorithm named 'nope'"),
+        (["missing.py"], "there is no script 'missing.py'"),
+        (["-m", "missing.module"], "there is no module 'missing.module'"),
+    ],
+)
+def test_run_says_in_one_line_what_is_wrong(given, words):
+    result = mpicomp("run", *given)
+    assert result.returncode == 2 and result.stdout == ""
+    assert (
+        result.stderr.startswith("mpicomp run: error: ") and words in result.stderr and result.stderr.count("\n") == 1
+    )
+
+
+def test_run_shows_once_what_a_script_raised(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import mpicomp\nmpicomp.codec('nope')\n")
+    result = mpicomp("run", str(script))
+    assert result.returncode == 1 and result.stderr.count("Traceback") == 1 and "line 2" in result.stderr
+
+
 @pytest.mark.parametrize("how", ["fail", "leave"])
 def test_run_ends_all_ranks_if_one_fails(script, how):
     result = launch.run(3, "-m", "mpicomp", "run", str(script), how, limit=60)

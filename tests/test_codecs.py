@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from common import DTYPES, SPECS, bits, normal
@@ -28,6 +30,23 @@ def test_a_codec_is_its_spec_and_its_repr(spec):
     assert str(codec) == spec
 
 
+@each_spec
+def test_complex_numbers_take_the_bytes_of_pairs(spec):
+    codec, x = mpicomp.codec(spec), np.zeros(1000, np.complex64)
+    if "f32" in codec.kinds:
+        for dtype in (np.complex64, "complex64", "F", x.dtype):
+            assert codec.encode(x).size <= codec.wire_size(1000, dtype) == codec.wire_size(2000)
+    if "f64" in codec.kinds:
+        assert codec.wire_size(1000, complex) == codec.wire_size(2000, np.float64)
+
+
+@pytest.mark.parametrize("wrong, words", [(-1, "n=-1 must be at least 0"), (1.5, "n=1.5 must be a whole number")])
+def test_there_is_no_size_of_less_than_nothing(wrong, words):
+    for codec in (mpicomp.Natural(), mpicomp.LowRank(), mpicomp.TopK()):
+        with pytest.raises(ValueError, match=re.escape(words)):
+            codec.wire_size(wrong)
+
+
 @pytest.mark.parametrize("name", names())
 def test_every_codec_is_a_public_class_named_like_its_spec(name):
     cls = REGISTRY[name]
@@ -44,6 +63,39 @@ def test_settings_are_read_with_their_types():
     assert repr(mpicomp.Natural(bits=8)).startswith("Natural(bits=8")
 
 
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: mpicomp.TopK(k=2.5), "topk: k=2.5 must be a whole number"),
+        (lambda: mpicomp.TopK(k=0), "topk: k=0 must be from 1 to block=65536"),
+        (lambda: mpicomp.TopK(k=True), "topk: k=True must be a whole number"),
+        (lambda: mpicomp.TopK(block=64.0), "topk: block=64.0 must be a whole number"),
+        (lambda: mpicomp.TopK(ratio="0.1"), "topk: ratio='0.1' must be a number"),
+        (lambda: mpicomp.RandK(ratio=None), "randk: ratio=None must be a number"),
+        (lambda: mpicomp.LowRank(rank=2.5), "lowrank: rank=2.5 must be a whole number"),
+        (lambda: mpicomp.Grid(step="a"), "grid: step='a' must be a number"),
+        (lambda: mpicomp.Grid(step=1j), "grid: step=1j must be a number"),
+        (lambda: mpicomp.Natural(correlated="no"), "natural: correlated='no' must be true or false"),
+        (lambda: mpicomp.Natural(bits=8.0), "natural: bits=8.0 must be a whole number"),
+        (lambda: mpicomp.QSGD(bits="4"), "qsgd: bits='4' must be a whole number"),
+        (lambda: mpicomp.Sign(block=None), "sign: block=None must be a whole number"),
+        (lambda: mpicomp.Chain("topk", mpicomp.Natural()), "Chain: first='topk' must be a codec"),
+        (lambda: mpicomp.Zstd("natural"), "zstd: inner='natural' must be a codec"),
+    ],
+)
+def test_settings_of_classes_are_checked_by_their_types(make, words):
+    with pytest.raises(mpicomp.CodecError, match=re.escape(words)):
+        make()
+
+
+def test_numbers_of_numpy_are_settings_like_pythons():
+    codec = mpicomp.TopK(k=np.int64(3), block=np.uint16(128))
+    assert codec == mpicomp.TopK(k=3, block=128) and (type(codec.k), type(codec.block)) == (int, int)
+    assert type(mpicomp.Grid(step=np.float64(0.5)).step) is type(mpicomp.Grid(step=1).step) is float
+    assert mpicomp.Natural(correlated=np.True_) == mpicomp.Natural(correlated=True)
+    assert mpicomp.codec(str(codec)) == codec
+
+
 def test_codecs_cannot_be_changed():
     with pytest.raises(AttributeError):
         mpicomp.Natural().bits = 8
@@ -56,6 +108,8 @@ def test_codecs_cannot_be_changed():
         ("", ["no codec named ''"]),
         ("natural:bit=8", ["natural has no setting 'bit'", "did you mean 'bits'?", "rounding"]),
         ("raw:bits=8", ["raw has no setting 'bits'", "known: none"]),
+        ("topk:k=0", ["k=0 must be from 1 to block=65536"]),
+        ("topk:ratio=0.01,k=3", ["give ratio= or k=, not both"]),
         ("natural:bits=7", ["bits=7", "8 or 9"]),
         ("natural:bits=eight", ["bits='eight'", "whole number"]),
         ("natural:bits", ["'bits' has no value"]),

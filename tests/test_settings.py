@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
+from mpi4py import MPI
 
 import mpicomp
 from mpicomp import planning, settings
@@ -32,16 +36,62 @@ def test_a_pair_of_codecs_is_up_and_down():
 @pytest.mark.parametrize(
     "name, value, words",
     [
-        ("CODEC", "nope", "no codec named 'nope'"),
-        ("ALGORITHM", "nope", "no algorithm named 'nope' .known: auto, raw, direct"),
-        ("SEED", "one", "seed='one' must be a whole number"),
-        ("SEGMENT", "-1", "segment='-1' must be at least 1"),
+        ("CODEC", "nope", "MPICOMP_CODEC: no codec named 'nope'"),
+        ("ALGORITHM", "nope", "MPICOMP_ALGORITHM: no algorithm named 'nope' .known: auto, raw, direct"),
+        ("SEED", "one", "MPICOMP_SEED: seed='one' must be a whole number"),
+        ("SEED", "1.5", "MPICOMP_SEED: seed='1.5' must be a whole number"),
+        ("SEGMENT", "-1", "MPICOMP_SEGMENT: segment=-1 must be at least 1"),
     ],
 )
 def test_wrong_variables_are_named(monkeypatch, name, value, words):
     monkeypatch.setenv(f"MPICOMP_{name}", value)
     with pytest.raises(ValueError, match=words):
         settings.make()
+
+
+@pytest.mark.parametrize(
+    "name, value, words",
+    [
+        ("NUM_THREADS", "many", "MPICOMP_NUM_THREADS='many' must be a whole number"),
+        ("NODES_OF", "x", "MPICOMP_NODES_OF='x' must be a whole number"),
+        ("CHECK", "sometimes", "MPICOMP_CHECK='sometimes' must be one of first, always, never"),
+        ("TIMEOUT", "soon", "MPICOMP_TIMEOUT='soon' must be a number of seconds"),
+    ],
+)
+def test_other_wrong_variables_are_named_too(monkeypatch, name, value, words):
+    alone = MPI.COMM_SELF.Dup()
+    monkeypatch.setenv(f"MPICOMP_{name}", value)
+
+    def use():
+        comm, x = mpicomp.Comm(alone, "natural"), np.ones(1 << 20, np.float32)
+        comm.codec.encode(x)
+        comm.Allreduce(MPI.IN_PLACE, x)
+
+    with pytest.raises(ValueError, match=re.escape(words)):
+        use()
+    monkeypatch.delenv(f"MPICOMP_{name}")
+    alone.Free()
+
+
+@pytest.mark.parametrize("wrong", [1.5, 2.0, "7", None, np.float32(3)])
+def test_a_seed_is_a_whole_number_everywhere(wrong):
+    x = np.ones(64, np.float32)
+    words = f"seed={wrong!r} must be a whole number"
+    for codec in (mpicomp.Natural(), mpicomp.Raw(), mpicomp.LowRank()):
+        with pytest.raises(ValueError, match=re.escape(words)):
+            codec.encode(x, seed=wrong)
+    if wrong is not None:  # which is: not given
+        with pytest.raises(ValueError, match=re.escape(words)):
+            settings.make(seed=wrong)
+
+
+def test_numpys_whole_numbers_are_as_good_as_pythons():
+    made = settings.make(seed=np.int64(7), segment=np.uint32(4096))
+    assert (type(made.seed), made.seed, type(made.segment), made.segment) == (int, 7, int, 4096)
+    x = np.linspace(1, 3, 1000, dtype=np.float32)
+    for seed in (7, -7):
+        for whole in (np.int64(seed), np.int16(seed)):
+            assert (mpicomp.Natural().encode(x, seed=whole) == mpicomp.Natural().encode(x, seed=seed)).all()
 
 
 def test_small_messages_one_rank_and_raw_go_their_own_ways():

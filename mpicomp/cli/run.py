@@ -7,6 +7,8 @@ import os
 import runpy
 import sys
 import time
+import traceback
+from importlib.util import find_spec
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    mistake = _mistake(arguments)
+    if mistake:
+        print(f"mpicomp run: error: {mistake}", file=sys.stderr)
+        sys.exit(2)
     from mpi4py import MPI
 
     from ..comm import Comm
@@ -36,11 +42,27 @@ def run(arguments: argparse.Namespace) -> None:
             _abort(MPI, f"exit {end.code}")
         raise
     except BaseException:
-        import traceback
-
-        traceback.print_exc()
-        _abort(MPI, "exception")
+        if MPI.COMM_WORLD.size > 1:
+            traceback.print_exc()
+            _abort(MPI, "exception")
         raise
+
+
+def _mistake(arguments: argparse.Namespace) -> str:
+    """What is wrong with the arguments, before MPI is there; nothing if they will do."""
+    from .. import settings
+
+    try:
+        settings.make(arguments.codec, arguments.algorithm, arguments.seed)
+    except ValueError as error:
+        return str(error)
+    if not arguments.module:
+        return "" if os.path.exists(arguments.script) else f"there is no script {arguments.script!r}"
+    try:
+        found = find_spec(arguments.script)
+    except (ImportError, ValueError):
+        found = None
+    return "" if found else f"there is no module {arguments.script!r}"
 
 
 def _abort(MPI: object, why: str) -> None:

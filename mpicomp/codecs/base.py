@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, Optional, Sequence
+import numbers
+from typing import Any, ClassVar, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from .. import arrays, launch
 from ..arrays import KINDS, Flat
+from ..checks import whole
 from ..errors import CodecError, WireError
 from ..reference.rng import stream_key
 
@@ -44,13 +46,14 @@ class Codec:
     arrays, allocate no wires and check nothing.
     """
 
-    # Class attributes, not settings: no annotation, so that they are no fields.
+    # Class attributes, not settings: without annotation, or with ClassVar, they are no fields.
     name = ""
     kinds = tuple(KINDS)
     unbiased = False
     bounded = False  # True: the variance is, in absolute terms
     correlated = False
     shared = False  # True: all ranks keep the same values, so that their wires can be summed
+    either: ClassVar[Sequence[str]] = ()  # settings of which a spec gives one at most
     dense = True  # False: drops values or needs matrices, so that vectors and small arrays are better left exact
 
     def __init_subclass__(cls, name: Optional[str] = None, **kwargs: Any):
@@ -60,6 +63,11 @@ class Codec:
                 raise CodecError(f"there is a codec named {name!r} already: {REGISTRY[name]!r}")
             cls.name = name
             REGISTRY[name] = cls
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            _conform(self, field)
+        self.check()
 
     # What users call
 
@@ -86,8 +94,9 @@ class Codec:
         return result
 
     def wire_size(self, n: int, dtype: Any = np.float32) -> int:
-        """The number of bytes of n encoded values; the most, where that depends on the values."""
-        return self.size(n, self.carry(arrays.kind_from(dtype)))
+        """The number of bytes of n encoded numbers; the most, where that depends on them. Complex ones are pairs."""
+        kind, unit = arrays.values_of(dtype)
+        return self.size(unit * whole("n", n, least=0), self.carry(kind))
 
     def omega(self, n: int) -> float:
         """A bound on E|C(x) - x|^2 / |x|^2 for n values."""
@@ -110,6 +119,9 @@ class Codec:
         return f"{self.name}:{','.join(settings)}" if settings else self.name
 
     # What a codec defines
+
+    def check(self) -> None:
+        """Raise CodecError if a setting, of the type that it must have, has an impossible value."""
 
     @property
     def grain(self) -> int:
@@ -246,6 +258,27 @@ def as_kind(acc: Any, kind: str) -> Flat:
     out = arrays.empty(acc.size, KINDS[kind].storage, like=acc)
     launch.kernel(f"round_{kind}", acc)(acc, acc.size, out)
     return Flat(out, kind)
+
+
+_TYPES: dict[str, tuple[Any, Any, str]] = {
+    "int": (numbers.Integral, int, "a whole number"),
+    "float": (numbers.Real, float, "a number"),
+    "bool": ((bool, np.bool_), bool, "true or false"),
+    **dict.fromkeys(("Codec", "Sparse"), (Codec, None, "a codec")),
+}
+
+
+def _conform(codec: Codec, field: Any) -> None:
+    """A setting must be what its field is annotated with; numbers of NumPy become Python's."""
+    value, annotation = getattr(codec, field.name), str(getattr(field.type, "__name__", field.type))
+    name = annotation.removeprefix("Optional[").removesuffix("]")
+    if name not in _TYPES or (value is None and name != annotation):
+        return
+    wanted, make, words = _TYPES[name]
+    if not isinstance(value, wanted) or (name != "bool" and isinstance(value, bool)):
+        raise CodecError(f"{codec.name or type(codec).__name__}: {field.name}={value!r} must be {words}")
+    if make is not None and type(value) is not make:
+        object.__setattr__(codec, field.name, make(value))
 
 
 def _plain(value: Any) -> str:

@@ -12,7 +12,7 @@ from .base import Codec, Stream, accumulate
 
 @dataclass(frozen=True)
 class BF16(Codec, name="bf16"):
-    """bfloat16, 16 bits a value: the range of float32, relative error up to 2^-8."""
+    """bfloat16, 16 bits a value: the range of float32 (what rounds beyond becomes Inf), relative error up to 2^-8."""
 
     kinds = ("f32",)
 

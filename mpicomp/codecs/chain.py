@@ -22,7 +22,7 @@ class Chain(Codec):
 
     dense = False
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         reason = why_not(self.first, self.second)
         if reason:
             raise CodecError(f"{self.first}|{self.second} makes no sense: {reason}")

@@ -27,8 +27,8 @@ class Dithered(Blocked):
     p: Any
     norm: Any
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.bits, int) or self.bits not in range(2, 9):
+    def check(self) -> None:
+        if self.bits not in range(2, 9):
             raise CodecError(f"{self.name}: bits={self.bits!r} must be 2 to 8")
         check_block(self.name, self.block)
         if self.p not in (1, 2, "inf", float("inf")):
@@ -70,7 +70,7 @@ class Dithered(Blocked):
 
 
 def check_block(name: str, block: Any) -> None:
-    if not isinstance(block, int) or block not in range(64, MOST_BLOCK + 1, 64):
+    if block not in range(64, MOST_BLOCK + 1, 64):
         raise CodecError(f"{name}: block={block!r} must be a multiple of 64, at most {MOST_BLOCK}")
 
 

@@ -31,7 +31,7 @@ class Grid(Blocked, name="grid"):
     unbiased = True
     bounded = True
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if not 0 < self.step < float("inf"):
             raise CodecError(f"grid: step={self.step!r} must be positive")
         if self.bits not in (2, 4, 8, 16):

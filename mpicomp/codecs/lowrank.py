@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import arrays, launch
 from ..arrays import KINDS, Flat
+from ..checks import whole
 from ..errors import CodecError, WireError
 from ..reference.rng import draws, stream_key
 from .base import Codec, Stream, accumulate, as_kind
@@ -38,7 +39,7 @@ class LowRank(Codec, name="lowrank"):
 
     dense = False
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.rank < 1:
             raise CodecError(f"lowrank: rank={self.rank!r} must be at least 1")
 
@@ -57,7 +58,10 @@ class LowRank(Codec, name="lowrank"):
 
     def wire_size(self, n: Union[int, Sequence[int]], dtype: Any = np.float32) -> int:
         """The number of bytes of an array of that shape; a number stands for a vector."""
-        shape, kind = (n,) if isinstance(n, int) else tuple(n), self.carry(arrays.kind_from(dtype))
+        kind, unit = arrays.values_of(dtype)
+        self.carry(kind)
+        given: Any = n if np.ndim(n) else [n]
+        shape = tuple(whole("n", each, least=0) for each in given) + (2,) * (unit - 1)
         if self.matrix(shape) is None:
             return Raw().size(int(np.prod(shape)), kind)
         return self.numbers(shape) * KINDS[kind].accumulator.itemsize
@@ -66,7 +70,7 @@ class LowRank(Codec, name="lowrank"):
         flat = self._flatten(x, "x")
         matrix = self.matrix(flat.shape)
         if matrix is None:
-            return Raw().encode(x)
+            return Raw().encode(x, seed)
         right = random_factor(self.rank * matrix.cols, flat, stream_key(seed))
         values = widened(flat)
         left = project(values, matrix, right, self.rank)

@@ -28,7 +28,7 @@ class Natural(Blocked, name="natural"):
     rounding: str = "stochastic"
     correlated: bool = False  # type: ignore[misc]
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.bits not in (8, 9):
             raise CodecError(f"natural: bits={self.bits!r} must be 8 or 9")
         if self.rounding not in ("stochastic", "nearest"):

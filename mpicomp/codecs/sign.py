@@ -19,7 +19,7 @@ class Sign(Blocked, name="sign"):
 
     block: int = 4096
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         check_block(self.name, self.block)
 
     @property

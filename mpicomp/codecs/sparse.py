@@ -7,7 +7,7 @@ or encoded by a second codec (see chain.py). docs/wire-format.md states every by
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 import numpy as np
 
@@ -49,19 +49,20 @@ class Sparse(Codec):
     """`ratio` of the values of each block, rounded, at least one; or `k` of each block, all of a shorter one."""
 
     ratio: float = 0.01
-    k: int = 0
+    k: Optional[int] = None
     block: int = MOST
 
     dense = False
+    either = ("ratio", "k")
 
-    def __post_init__(self) -> None:
-        if self.k and self.ratio != type(self).ratio:
+    def check(self) -> None:
+        if self.k is not None and self.ratio != type(self).ratio:
             raise CodecError(f"{self.name}: give ratio= or k=, not both")
         if not 0 < self.ratio <= 1:
             raise CodecError(f"{self.name}: ratio={self.ratio!r} must be above 0 and at most 1")
         if not 64 <= self.block <= MOST or self.block % 64:
             raise CodecError(f"{self.name}: block={self.block!r} must be a multiple of 64, at most {MOST}")
-        if not 0 <= self.k <= self.block:
+        if self.k is not None and not 1 <= self.k <= self.block:
             raise CodecError(f"{self.name}: k={self.k!r} must be from 1 to block={self.block}")
 
     @property
@@ -70,7 +71,7 @@ class Sparse(Codec):
 
     def kept(self, m: int) -> int:
         """How many of a block of m values travel."""
-        return min(self.k, m) if self.k else max(1, int(self.ratio * m + 0.5))
+        return min(self.k, m) if self.k is not None else max(1, int(self.ratio * m + 0.5))
 
     def share(self, n: int) -> float:
         """The smallest kept part of a block of n values' blocks."""

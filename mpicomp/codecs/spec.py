@@ -63,6 +63,8 @@ def _settings(cls: type[Codec], text: str, spec: str) -> dict[str, Any]:
         if key in found:
             raise CodecError(f"setting {key!r} is given twice")
         found[key] = _value(key, value, fields[key].type)
+    if len(both := [key for key in cls.either if key in found]) > 1:
+        raise CodecError(f"{cls.name}: give {' or '.join(f'{key}=' for key in both)}, not both")
     return found
 
 

@@ -37,7 +37,7 @@ class Zstd(Codec):
 
     name = "zstd"  # not among the names of codecs: it is none by itself
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if isinstance(self.inner, Zstd):
             raise CodecError(f"{self.inner}|zstd makes no sense: {self.inner} is coded already")
         if self.inner.name == "lowrank":

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpi4py import MPI
-
 from .. import buffers
 from ..errors import BufferError
 from ..ports.mpi import MPIPort
@@ -25,7 +23,7 @@ class Allgather(Family):
 
     def __init__(self, port: MPIPort, settings: Settings, sendbuf: Any, recvbuf: Any):
         rows = buffers.blocks(recvbuf, port.size, "recvbuf", writable=True)
-        x = rows[port.rank] if rows and sendbuf is MPI.IN_PLACE else buffers.flat(sendbuf, "sendbuf")
+        x = rows[port.rank] if rows and buffers.in_place(sendbuf) else buffers.flat(sendbuf, "sendbuf")
         if x is None or rows is None:
             raise BufferError("sendbuf and recvbuf must both hold floating-point data")
         mine = rows[port.rank]

@@ -79,7 +79,7 @@ def prepare(
     comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op, settings: Callable[[], Settings], mean: bool = False
 ) -> Optional[Call]:
     """A checked Call, or None where the buffers or the operation are not for a codec."""
-    if op != MPI.SUM or not base.floating(recvbuf):
+    if op != MPI.SUM or not (base.floating(recvbuf) or (not buffers.in_place(sendbuf) and base.floating(sendbuf))):
         return None
     port = port_of(comm)
     with base.telling(port):

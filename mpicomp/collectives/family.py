@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
-from mpi4py import MPI
-
-from .. import agreement
+from .. import agreement, buffers
 from ..arrays import KINDS, Flat
+from ..checks import number
 from ..codecs.raw import Raw
 from ..fusion import Fused, FusedReduction
 from ..planning import FLOOR, LEAST, MPI_SUMS
@@ -56,7 +54,7 @@ class Family(base.Call):
     @classmethod
     def prepare(cls, comm: Any, args: Sequence[Any], changes: Mapping[str, Any]) -> Optional[Family]:
         """A checked call, or None where it is MPI's as it is."""
-        spec = args[1] if args[0] is MPI.IN_PLACE else args[0]
+        spec = args[1] if buffers.in_place(args[0]) else args[0]
         if not cls.concerns(*args) or base.left_to_mpi(comm, changes.values(), spec, unasked=not cls.alike):
             return None
         port = port_of(comm)
@@ -114,7 +112,7 @@ class Family(base.Call):
             settings.codec.carry(kind)
             settings.down.carry(kind)
             return name, settings
-        small = nbytes < int(os.environ.get("MPICOMP_FLOOR", FLOOR))
+        small = nbytes < number("MPICOMP_FLOOR", FLOOR)
         if settings.algorithm == "auto" and able and not small and settings.codec != Raw():
             return name, settings
         if kind in MPI_SUMS:

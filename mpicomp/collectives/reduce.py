@@ -33,7 +33,7 @@ class Reduce(Family):
 
     @classmethod
     def concerns(cls, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM, root: int = 0) -> bool:
-        return op == MPI.SUM and base.floating(recvbuf if sendbuf is MPI.IN_PLACE else sendbuf)
+        return op == MPI.SUM and base.floating(recvbuf if buffers.in_place(sendbuf) else sendbuf)
 
     def default(self, p: int) -> str:
         return "server" if p == 2 else "direct"  # the same bytes, and one encoding less

@@ -33,11 +33,11 @@ class ReduceScatter(Family):
         op: MPI.Op = MPI.SUM,
     ):
         target = buffers.flat(recvbuf, "recvbuf", writable=True)
-        source = target if sendbuf is MPI.IN_PLACE else buffers.flat(sendbuf, "sendbuf")
+        source = target if buffers.in_place(sendbuf) else buffers.flat(sendbuf, "sendbuf")
         if source is None or target is None:
             raise BufferError("sendbuf and recvbuf must both hold floating-point data")
         buffers.same_kind(source, target)
-        lengths = self._lengths(port, recvbuf, target, recvcounts, sendbuf is MPI.IN_PLACE)
+        lengths = self._lengths(port, target, recvcounts, buffers.in_place(sendbuf))
         ends = np.cumsum([0, *lengths]).tolist()
         if source.n != ends[-1]:
             raise BufferError(f"there are {source.n} values to be summed; the ranks get {ends[-1]}")
@@ -46,11 +46,11 @@ class ReduceScatter(Family):
         x = [source[lo:hi] for lo, hi in zip(ends, ends[1:])]
         self.target = target[: lengths[port.rank]]
         # In place, the result begins where rank 0's part does: harmless only if all parts are equally long.
-        aside = sendbuf is MPI.IN_PLACE and len(set(lengths)) > 1
+        aside = buffers.in_place(sendbuf) and len(set(lengths)) > 1
         self.result = Flat(arrays.empty_like(self.target.data), source.kind) if aside else self.target
         self._settle(port, settings, x, [self.result if r == port.rank else part for r, part in enumerate(x)])
 
-    def _lengths(self, port: MPIPort, recvbuf: Any, target: Flat, counts: Any, in_place: bool) -> list[int]:
+    def _lengths(self, port: MPIPort, target: Flat, counts: Any, in_place: bool) -> list[int]:
         """How many values each rank gets. Collective if mpi4py's way, by what each has room for, is asked for."""
         if counts is None:
             if in_place:
@@ -60,7 +60,7 @@ class ReduceScatter(Family):
             return all_of_them.tolist()
         if len(counts) != port.size or min(counts) < 0:
             raise BufferError(f"recvcounts={counts!r} must be {port.size} numbers")
-        return [buffers.unit_of(recvbuf) * int(count) for count in counts]
+        return [target.unit * int(count) for count in counts]
 
     @classmethod
     def concerns(cls, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM) -> bool:
@@ -85,7 +85,7 @@ class ReduceScatterBlock(ReduceScatter):
     def __init__(self, port: MPIPort, settings: Settings, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM):
         super().__init__(port, settings, sendbuf, recvbuf, None, op)
 
-    def _lengths(self, port: MPIPort, recvbuf: Any, target: Flat, counts: Any, in_place: bool) -> list[int]:
+    def _lengths(self, port: MPIPort, target: Flat, counts: Any, in_place: bool) -> list[int]:
         if in_place and target.n % port.size:
             raise BufferError(f"recvbuf: {target.n} values cannot be shared out evenly among {port.size} ranks")
         return [target.n // port.size if in_place else target.n] * port.size

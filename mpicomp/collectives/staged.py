@@ -67,6 +67,10 @@ class StagedRequest(Request):
         self._request.Start()
         self._under_way = True
 
+    @property
+    def under_way(self) -> bool:
+        return self._under_way
+
     def Wait(self, status: Any = None) -> bool:
         self._request.Wait(status)
         return self._arrived()

@@ -9,13 +9,12 @@ Arrays of a GPU pass through the host's memory, unless MPI is CUDA-aware: see st
 
 from __future__ import annotations
 
-import os
 from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 from mpi4py import MPI
 
-from .. import agreement, engine
+from .. import agreement, buffers, engine
 from ..ports.alarm import timeout
 from ..ports.mpi import port_of
 from ..request import Prequest, Request
@@ -27,7 +26,7 @@ _OPS = ("SUM", "MAX", "MIN", "PROD", "LAND", "BAND", "LOR", "BOR", "LXOR", "BXOR
 
 def watched() -> bool:
     """Whether collectives of a new communicator are to be watched, all of them."""
-    return timeout() < float("inf") or os.environ.get("MPICOMP_CHECK") == "always"
+    return timeout() < float("inf") or agreement.checking() == "always"
 
 
 def shape(name: str, args: Sequence[Any], settings: Mapping[str, Any] = _NONE) -> Any:
@@ -102,16 +101,22 @@ def _start(comm: Any, name: str, args: Sequence[Any], call: Any) -> engine.Run:
 
 def _words(name: str, args: Sequence[Any]) -> str:
     """What must be the same on all ranks, as far as it can be seen: bytes, operation, root."""
-    spec = args[1] if args[0] is MPI.IN_PLACE else args[0]
+    spec = args[1] if buffers.in_place(args[0]) else args[0]
     words = [f"{_nbytes(spec)} bytes"] if name in ("Allreduce", "Bcast", "Reduce", "Reduce_scatter_block") else []
     ops = [next((name for name in _OPS if x == getattr(MPI, name)), "own") for x in args if isinstance(x, MPI.Op)]
     return ", ".join([*words, *(f"op={op}" for op in ops), *(f"root={x}" for x in args if isinstance(x, int))])
 
 
 def _nbytes(spec: Any) -> Any:
-    """Bytes of data of a buffer, whether it is given as an array, [array, type] or [array, count, type]."""
-    data, *rest = spec if isinstance(spec, (list, tuple)) and spec else [spec]
-    if len(rest) == 2 and isinstance(rest[0], int) and isinstance(rest[1], MPI.Datatype):
-        return rest[0] * rest[1].Get_size()
-    plain = not rest or (len(rest) == 1 and (isinstance(rest[0], str) or rest[0].is_predefined))
+    """Bytes of data of a buffer, as far as its description tells."""
+    data, count, displ, datatype = spec, None, None, None
+    if isinstance(spec, (list, tuple)):
+        try:
+            data, count, displ, datatype = buffers.parts(spec, "buffer")
+        except ValueError:
+            return "some"  # mpi4py will say what is wrong
+    if count is not None:
+        size = datatype.Get_size() if isinstance(datatype, MPI.Datatype) else getattr(data, "itemsize", None)
+        return "some" if size is None else int(count) * size
+    plain = displ is None and (not isinstance(datatype, MPI.Datatype) or datatype.is_predefined)
     return getattr(data, "nbytes", "some") if plain else "some"

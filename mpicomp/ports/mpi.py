@@ -15,6 +15,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 from mpi4py import MPI
 
+from ..checks import number
 from ..errors import DisagreementError, RemoteError, TimeoutError, WireError
 from ..job import Pool
 from ..stats import Stats
@@ -300,9 +301,9 @@ def kept(comm: MPI.Comm, name: str, make: Callable[[], Any]) -> Any:
 
 def _nodes(comm: MPI.Intracomm) -> list[int]:
     """A number for each rank's node: ranks that can share memory have the same. MPICOMP_NODES_OF=4 puts 4 ranks on each."""
-    given = os.environ.get("MPICOMP_NODES_OF")
-    if given is not None:
-        return [rank // max(int(given), 1) for rank in range(comm.size)]
+    if os.environ.get("MPICOMP_NODES_OF"):
+        each = max(number("MPICOMP_NODES_OF", 1), 1)
+        return [rank // each for rank in range(comm.size)]
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     first = np.array(comm.rank)
     node.Bcast(first, 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..checks import whole
+
 GROUP = 64
 MASK64 = (1 << 64) - 1
 HALF = 1 << 31
@@ -15,7 +17,7 @@ def stream_key(seed: int, call: int = 0, rank: int = 0, stage: int = 0) -> int:
     Each word is absorbed by a full 64-bit mix, so keys collide no more often than random ones do.
     """
     key = 0x243F6A8885A308D3
-    for word in (seed, call, rank, stage):
+    for word in (whole("seed", seed), call, rank, stage):
         key = _mix((key * 0x9E3779B97F4A7C15 + 0xB7E151628AED2A6B ^ word) & MASK64)
     return key
 

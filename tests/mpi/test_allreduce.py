@@ -42,6 +42,23 @@ def test_every_rank_gets_the_same_bits_and_those_of_the_simulator(comm, codec, n
     assert (bits(out) == bits(simulation.allreduce(xs, codec=codec, seed=11).arrays[0])).all()
 
 
+def test_numpys_whole_numbers_are_seeds_too(comm):
+    x, given, other = normal(3000, seed=comm.rank), np.empty(3000, np.float32), np.empty(3000, np.float32)
+    comm.Allreduce(x, given, seed=9)
+    for call in (
+        lambda **seed: comm.Allreduce(x, other, **seed),
+        lambda **seed: comm.Iallreduce(x, other, **seed).Wait(),
+        lambda **seed: mpicomp.allreduce(x, comm=comm, **seed),
+    ):
+        result = call(seed=np.int64(9))
+        assert (bits(other if not isinstance(result, np.ndarray) else result) == bits(given)).all()
+        other[:] = 0
+    request = comm.Allreduce_init(x, other, seed=np.int64(9))
+    request.Start()
+    request.Wait()
+    assert (bits(other) == bits(given)).all()
+
+
 @pytest.mark.parametrize("kind", DTYPES)
 def test_every_kind_of_number_is_summed(comm, kind):
     xs = inputs(5001, kind)

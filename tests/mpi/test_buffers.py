@@ -41,6 +41,46 @@ def test_an_array_may_come_with_its_datatype_and_count(comm, dtype, datatype):
     assert summed(out)
 
 
+@pytest.mark.parametrize("dtype, datatype", [("f4", MPI.FLOAT), ("c8", MPI.C_FLOAT_COMPLEX)])
+def test_counts_and_displacements_are_understood_as_in_mpi4py(comm, dtype, datatype):
+    x = np.arange(10).astype(dtype)
+    for rest, first, n in (
+        ([np.int64(4), datatype], 0, 4),
+        ([None, datatype], 0, 10),
+        ([(4, 0), datatype], 0, 4),
+        ([[4, 3], datatype], 3, 4),
+        ([(4, None), datatype], 0, 4),
+        ([(None, 3), datatype], 3, 7),
+        ([4, 3, datatype], 3, 4),
+        ([None, 3, datatype], 3, 7),
+        ([4], 0, 4),
+        ([None], 0, 10),
+        ([(4, 3)], 3, 4),
+        ([(0, 10)], 10, 0),
+        ([4, x.dtype.char], 0, 4),
+    ):
+        expected, out = np.full(n, -1, dtype), np.full(n, -1, dtype)
+        MPI.COMM_SELF.Allreduce([x, *rest], expected)
+        assert (expected == x[first : first + n]).all()
+        calls = comm.stats.calls
+        comm.Allreduce([x, *rest], out)
+        assert comm.stats.calls == calls + 1 and (out == comm.size * expected).all()
+
+
+def test_no_input_means_in_place_as_in_mpi4py(comm):
+    x = np.full(10, mine, np.float32)
+    calls = comm.stats.calls
+    comm.Allreduce(None, x)
+    assert summed(x) and comm.stats.calls == calls + 1
+    x[:] = mine
+    comm.Iallreduce(None, x).Wait()
+    assert summed(x)
+    rows = np.zeros((comm.size, 3), np.float32)
+    rows[comm.rank] = mine
+    comm.Allgather(None, rows, codec="raw")
+    assert (rows == np.arange(1.0, comm.size + 1)[:, None]).all()
+
+
 def test_buffers_of_the_standard_library_are_summed(comm):
     x, out = array("d", [mine] * 20), array("d", [0] * 20)
     comm.Allreduce(x, out)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from common import normal
@@ -36,6 +39,26 @@ def test_new_communicators_keep_the_settings():
         assert str(each.codec) == "natural:bits=8"
         assert works(each)
         each.Free()
+
+
+def test_communicators_made_without_waiting_keep_the_settings():
+    comm = mpicomp.Comm(WORLD, "raw", algorithm="direct", seed=3)
+    makers = [comm.Idup]
+    if MPI.Get_version() >= (4, 0):
+        makers.append(lambda: comm.Idup_with_info(MPI.INFO_NULL))
+    for make in makers:
+        made, request = make()
+        request.Wait()
+        assert isinstance(made, mpicomp.Comm) and made._settings == comm._settings and made != comm
+        assert works(made)
+        made.Free()
+
+
+@pytest.mark.parametrize("plain", [MPI.COMM_WORLD, MPI.COMM_SELF])
+def test_what_mpi4py_pickles_keeps_the_settings(plain):
+    comm = mpicomp.Comm(plain, ("raw", "bf16"), algorithm="ring", seed=3)
+    for again in (pickle.loads(pickle.dumps(comm)), copy.copy(comm)):
+        assert type(again) is mpicomp.Comm and again == comm and again._settings == comm._settings
 
 
 def test_ranks_left_out_of_a_split_get_the_null_communicator(comm):
@@ -107,8 +130,8 @@ def test_thousands_of_calls_do_not_run_out_of_tags(comm):
 def test_a_thousand_communicators_come_and_go(comm, many):
     x = np.ones(10, np.float32)
     for _ in range(many):
-        copy = comm.Dup()
-        copy.Allreduce(MPI.IN_PLACE, x, codec="raw", algorithm="direct")
-        copy.Free()
+        copied = comm.Dup()
+        copied.Allreduce(MPI.IN_PLACE, x, codec="raw", algorithm="direct")
+        copied.Free()
         x[:] = 1
     assert works(comm)

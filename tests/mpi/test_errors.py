@@ -186,6 +186,36 @@ BAD = {
         "no algorithm named 'rng'",
     ),
     "wrong seed": (lambda: (MPI.IN_PLACE, np.ones(100, np.float32)), {"seed": "x"}, "seed='x'"),
+    "seed that is no number": (lambda: (MPI.IN_PLACE, np.ones(100, np.float32)), {"seed": "7"}, "seed='7'"),
+    "half a seed": (lambda: (MPI.IN_PLACE, np.ones(100, np.float32)), {"seed": 1.5}, "seed=1.5"),
+    "list and list": (lambda: ([np.ones(100, np.float32)], [np.ones(100, np.float32)]), {}, "summed in place"),
+    "whole numbers into floats": (
+        lambda: (np.ones(100, np.int32), np.ones(100, np.float32)),
+        {},
+        "sendbuf holds int32 and recvbuf float32",
+    ),
+    "floats into whole numbers": (
+        lambda: (np.ones(100, np.float32), [np.ones(100, np.int32), MPI.INT]),
+        {},
+        "sendbuf holds float32 and recvbuf MPI_INT",
+    ),
+    "complex numbers into pairs": (
+        lambda: (np.ones(50, np.complex64), np.ones(100, np.float32)),
+        {},
+        "sendbuf holds complex64 and recvbuf float32",
+    ),
+    "no output": (lambda: (np.ones(100, np.float32),), {}, "recvbuf must be one array, not None"),
+    "nothing at all": (lambda: (None,), {}, "recvbuf must be one array, not None"),
+    "half a count": (
+        lambda: (MPI.IN_PLACE, [np.ones(100, np.float32), 1.5, MPI.FLOAT]),
+        {},
+        "recvbuf: count 1.5 must be a whole number",
+    ),
+    "displacement too large": (
+        lambda: (MPI.IN_PLACE, [np.ones(100, np.float32), (99, 2), MPI.FLOAT]),
+        {},
+        "recvbuf: count 99 from 2 on does not fit",
+    ),
     "codec that cannot carry it": (
         lambda: (MPI.IN_PLACE, np.ones(100)),
         {"codec": "natural:bits=8"},
@@ -200,6 +230,27 @@ def test_bad_input_on_all_ranks_is_an_error_on_all(comm, mistake):
     make, given, words = BAD[mistake]
     texts = fails_everywhere(comm, lambda: comm.Allreduce(*make(), **given), (ValueError, mpicomp.RemoteError), words)
     assert any(text for text in texts)
+
+
+def test_bad_input_is_found_in_small_arrays_that_were_left_to_mpi_before_too():
+    comm = mpicomp.Comm(WORLD.Dup(), "natural")
+    if WORLD.size == 1:
+        comm = mpicomp.Comm(comm, algorithm="direct")  # one rank alone leaves nothing to MPI
+    x = np.ones(100, np.float32)
+    for _ in range(3):
+        for mistake, (make, given, words) in BAD.items():
+            if not given and "list" not in mistake and mistake != "no output":
+                with pytest.raises((BufferError, mpicomp.RemoteError)) as caught:
+                    comm.Allreduce(*make())
+                assert any(words in text for text in WORLD.allgather(str(caught.value)))
+        out = np.empty(100, np.float32)
+        comm.Allreduce(x, out)
+        assert (out == comm.size).all()
+        ends = np.ones(200, np.float32)  # next to each other is not over each other
+        comm.Allreduce(ends[:100], ends[100:])
+        comm.Allreduce(ends[100:], ends[:100])
+        assert (ends[100:] == comm.size).all() and (ends[:100] == comm.size**2).all()
+    comm.Free()
 
 
 @several
@@ -217,6 +268,35 @@ def test_bad_input_on_one_rank_is_an_error_on_all(comm, mistake):
     texts = fails_everywhere(comm, call, (ValueError, mpicomp.RemoteError), words)
     assert (good == 5).all()
     assert all(f"rank {comm.size - 1} failed: " in text and words in text for text in texts[:-1])
+
+
+ONE = np.ones(100, np.float32)
+REQUESTS = {
+    "list": (lambda c: c.Iallreduce(MPI.IN_PLACE, [ONE.copy(), ONE.copy()]), "recvbuf must be one array"),
+    "short list": (lambda c: c.Iallreduce([ONE], [ONE.copy()]), "recvbuf must be one array"),
+    "dict": (lambda c: c.Allreduce_init(MPI.IN_PLACE, {"a": ONE.copy()}), "not a dict"),
+    "list, persistent": (lambda c: c.Allreduce_init(MPI.IN_PLACE, [ONE.copy()] * 2), "recvbuf must be one array"),
+    "feedback of whole numbers": (
+        lambda c: c.Allreduce_init(MPI.IN_PLACE, np.ones(100, np.int32), feedback=True),
+        "feedback needs a sum of floating-point data",
+    ),
+    "another operation": (lambda c: mpicomp.allreduce(ONE, op="max", comm=c), "op='max' must be 'sum' or 'mean'"),
+    "mean of whole numbers": (
+        lambda c: mpicomp.allreduce(np.ones(100, np.int32), op="mean", comm=c),
+        "a mean needs floating-point data, not int32",
+    ),
+}
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+@pytest.mark.parametrize("mistake", REQUESTS)
+def test_other_ways_to_be_wrong_are_errors_on_all_ranks_too(comm, mistake, everywhere):
+    wrong, words = REQUESTS[mistake]
+    if WORLD.size == 1 and not everywhere:
+        pytest.skip("needs two ranks")
+    bad = LAST or everywhere
+    call = (lambda: wrong(comm)) if bad else (lambda: comm.Allreduce(ONE, np.empty(100, np.float32)))
+    fails_everywhere(comm, call, (ValueError, mpicomp.RemoteError), words)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,8 @@ def test_a_request_can_be_saved_restored_and_reset(comm, feedback):
     first = results(request, 2)
     state = request.state_dict()
     later = results(request, 2)
+    with pytest.raises(ValueError, match="this state has None for 'up', where"):
+        request.load_state_dict({**state, "up": None})
     request.load_state_dict(state)
     assert results(request, 2) == later
     request.reset()

@@ -75,6 +75,18 @@ def test_requests_of_mpi_and_ours_are_waited_for_together(comm):
     assert mpicomp.Request.Waitany(requests) == 0
 
 
+def test_waiting_for_any_finds_each_once_and_then_none(comm, progress):
+    assert mpicomp.Request.Waitany([]) == MPI.Request.Waitany([]) == MPI.UNDEFINED
+    x = normal(2000, seed=comm.rank)
+    requests = [comm.Iallreduce(x, np.empty_like(x)) for _ in range(3)] + [comm.Ibarrier()]
+    assert sorted(mpicomp.Request.Waitany(requests) for _ in requests) == [0, 1, 2, 3]
+    assert mpicomp.Request.Waitany(requests) == MPI.UNDEFINED
+    persistent = comm.Allreduce_init(x, np.empty_like(x))
+    assert mpicomp.Request.Waitany([persistent]) == MPI.UNDEFINED  # it was not started
+    persistent.Start()
+    assert mpicomp.Request.Waitany([*requests, persistent]) == 4
+
+
 def test_mpis_own_waitall_refuses_ours(comm):
     request = comm.Iallreduce(normal(100), np.empty(100, np.float32))
     with pytest.raises(TypeError):
