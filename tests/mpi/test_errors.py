@@ -272,10 +272,10 @@ def test_bad_input_on_one_rank_is_an_error_on_all(comm, mistake):
 
 ONE = np.ones(100, np.float32)
 REQUESTS = {
-    "list": (lambda c: c.Iallreduce(MPI.IN_PLACE, [ONE.copy(), ONE.copy()]), "recvbuf must be one array"),
-    "short list": (lambda c: c.Iallreduce([ONE], [ONE.copy()]), "recvbuf must be one array"),
-    "dict": (lambda c: c.Allreduce_init(MPI.IN_PLACE, {"a": ONE.copy()}), "not a dict"),
-    "list, persistent": (lambda c: c.Allreduce_init(MPI.IN_PLACE, [ONE.copy()] * 2), "recvbuf must be one array"),
+    "list": (lambda c: c.Iallreduce([ONE], [ONE.copy()]), "are summed in place"),
+    "dict": (lambda c: c.Allreduce_init(ONE, {"a": ONE.copy()}), "are summed in place"),
+    "list, persistent": (lambda c: c.Allreduce_init(MPI.IN_PLACE, [ONE.copy()[::2]] * 2), "not contiguous"),
+    "dict, persistent": (lambda c: c.Allreduce_init(MPI.IN_PLACE, dict.fromkeys("ab", ONE.copy())), "share memory"),
     "feedback of whole numbers": (
         lambda c: c.Allreduce_init(MPI.IN_PLACE, np.ones(100, np.int32), feedback=True),
         "feedback needs a sum of floating-point data",
