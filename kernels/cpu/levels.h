@@ -34,7 +34,7 @@ MC_FN __m512i in_order(__m512i packed)
     return _mm512_permutexvar_epi32(order, packed);
 }
 
-MC_FN void levels_natural(const double *y, const mc_u32 *r, mc_u8 *level)
+MC_FN void levels_natural_f64(const double *y, const mc_u32 *r, mc_u8 *level)
 {
     const mc_any32 *w = (const mc_any32 *)y;
     const __m512i lowest = _mm512_set1_epi16(1022);
@@ -50,7 +50,7 @@ MC_FN void levels_natural(const double *y, const mc_u32 *r, mc_u8 *level)
 }
 
 /* Sizes of levels; which of them are negative. */
-MC_FN mc_u64 levels_standard(const double *y, const mc_u32 *r, mc_u8 *level)
+MC_FN mc_u64 levels_standard_f64(const double *y, const mc_u32 *r, mc_u8 *level)
 {
     const mc_any32 *w = (const mc_any32 *)y;
     __m512i t[4];
@@ -72,35 +72,6 @@ MC_FN mc_u64 levels_standard(const double *y, const mc_u32 *r, mc_u8 *level)
     _mm256_castps_si256(_mm256_shuffle_ps(_mm256_castpd_ps((y)[0]), _mm256_castpd_ps((y)[1]), (first) ? 0xDD : 0x88))
 
 /* Random numbers in that order, the top bit turned, since vectors are compared as signed numbers. */
-typedef struct {
-    __m256i a, b, plus;
-} lanes_t;
-
-MC_FN lanes_t lanes_of(draws_t from)
-{
-#define LANE(j) ((mc_i32)(j * 0x9E3779B9u))
-    const __m256i lane = _mm256_setr_epi32(0, LANE(1), LANE(4), LANE(5), LANE(2), LANE(3), LANE(6), LANE(7));
-    mc_group_t g = mc_group(from.key, from.first / MC_GROUP);
-    lanes_t lanes = {_mm256_add_epi32(_mm256_set1_epi32((mc_i32)g.a), lane), _mm256_set1_epi32((mc_i32)g.b),
-                     _mm256_set1_epi32((mc_i32)(from.offset + 0x80000000u))};
-    return lanes;
-}
-
-/* mc_draw of the next 8. */
-MC_FN __m256i draw_8(lanes_t *lanes)
-{
-    __m256i x = lanes->a;
-    lanes->a = _mm256_add_epi32(x, _mm256_set1_epi32(LANE(8)));
-    x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
-    x = _mm256_add_epi32(_mm256_mullo_epi32(x, _mm256_set1_epi32(0x7FEB352D)), lanes->b);
-    x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 15));
-    x = _mm256_mullo_epi32(x, _mm256_set1_epi32((mc_i32)0x846CA68Bu));
-    x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 16));
-    return _mm256_add_epi32(x, lanes->plus);
-#undef LANE
-}
-
-/* The same of those that stand in memory. */
 MC_FN __m256i drawn_8(const mc_u32 *r)
 {
     return _mm256_xor_si256(_mm256_permute4x64_epi64(load_256(r), 0xD8), _mm256_set1_epi32((mc_i32)0x80000000u));
@@ -151,7 +122,7 @@ MC_FN mc_u32 standard_32(const __m256i t[4], mc_u8 *level)
     return (mc_u32)_mm256_movemask_epi8(packed);
 }
 
-MC_FN void levels_natural(const double *y, const mc_u32 *r, mc_u8 *level)
+MC_FN void levels_natural_f64(const double *y, const mc_u32 *r, mc_u8 *level)
 {
     for (int i = 0; i < 64; i += 32) {
         __m256i t[4];
@@ -163,7 +134,7 @@ MC_FN void levels_natural(const double *y, const mc_u32 *r, mc_u8 *level)
     }
 }
 
-MC_FN mc_u64 levels_standard(const double *y, const mc_u32 *r, mc_u8 *level)
+MC_FN mc_u64 levels_standard_f64(const double *y, const mc_u32 *r, mc_u8 *level)
 {
     mc_u32 sign[2];
     for (int i = 0; i < 64; i += 32) {
@@ -177,65 +148,25 @@ MC_FN mc_u64 levels_standard(const double *y, const mc_u32 *r, mc_u8 *level)
     return (mc_u64)sign[1] << 32 | sign[0];
 }
 
-/* Of floats, with nothing on the way through memory. */
-#define FLOATS_AT_ONCE
-MC_FN void natural_at_once(const float *v, double inverse, lanes_t lanes, mc_u8 *level)
-{
-    const __m256d size = _mm256_castsi256_pd(_mm256_set1_epi64x(0x7FFFFFFFFFFFFFFF)), half = _mm256_set1_pd(0.5);
-    const __m256d by = _mm256_set1_pd(inverse);
-    for (int i = 0; i < 64; i += 32) {
-        __m256i t[4];
-        for (int k = 0; k < 4; k++) {
-            __m256d y[2];
-            for (int h = 0; h < 2; h++) { /* mc_dithering_bend */
-                __m256d x = _mm256_cvtps_pd(_mm_loadu_ps(v + i + 8 * k + 4 * h));
-                x = _mm256_mul_pd(_mm256_and_pd(x, size), by);
-                y[h] = _mm256_max_pd(x, _mm256_fmadd_pd(half, x, half));
-            }
-            t[k] = natural_8(y, draw_8(&lanes));
-        }
-        natural_32(t, level + i);
-    }
-}
-
-MC_FN mc_u64 standard_at_once(const float *v, double inverse, lanes_t lanes, mc_u8 *level)
-{
-    const __m256d by = _mm256_set1_pd(inverse), shift = _mm256_set1_pd(MC_DITHERING_SHIFT);
-    mc_u32 sign[2];
-    for (int i = 0; i < 64; i += 32) {
-        __m256i t[4];
-        for (int k = 0; k < 4; k++) {
-            __m256d y[2];
-            for (int h = 0; h < 2; h++) {
-                __m256d x = _mm256_cvtps_pd(_mm_loadu_ps(v + i + 8 * k + 4 * h));
-                y[h] = _mm256_add_pd(_mm256_mul_pd(x, by), shift);
-            }
-            t[k] = standard_8(y, draw_8(&lanes));
-        }
-        sign[i / 32] = standard_32(t, level + i);
-    }
-    return (mc_u64)sign[1] << 32 | sign[0];
-}
-
 #else
 
-MC_FN void levels_natural(const double *y, const mc_u32 *r, mc_u8 *level)
+MC_FN void levels_natural_f64(const double *y, const mc_u32 *r, mc_u8 *level)
 {
     const mc_any32 *w = (const mc_any32 *)y;
     mc_u32 t[64];
     for (int j = 0; j < 64; j++)
-        t[j] = mc_dithering_natural(w[2 * j + 1], w[2 * j], r[j]);
+        t[j] = mc_dithering_natural_f64(w[2 * j + 1], w[2 * j], r[j]);
     bytes_of_words(t, level);
 }
 
 /* Sizes of levels; which of them are negative. */
-MC_FN mc_u64 levels_standard(const double *y, const mc_u32 *r, mc_u8 *level)
+MC_FN mc_u64 levels_standard_f64(const double *y, const mc_u32 *r, mc_u8 *level)
 {
     const mc_any32 *w = (const mc_any32 *)y;
     mc_u32 t[64];
     mc_u8 sign[64];
     for (int j = 0; j < 64; j++)
-        t[j] = mc_dithering_standard(w[2 * j + 1], w[2 * j], r[j]);
+        t[j] = mc_dithering_standard_f64(w[2 * j + 1], w[2 * j], r[j]);
     bytes_of_words(t, level);
     for (int j = 0; j < 64; j++) {
         sign[j] = level[j] >> 7;
@@ -246,34 +177,36 @@ MC_FN mc_u64 levels_standard(const double *y, const mc_u32 *r, mc_u8 *level)
 
 #endif
 
-MC_FN void levels_natural_f32(const float *v, double inverse, draws_t from, mc_u8 *level)
+/* Of floats: one loop from values to levels, with nothing on the way through memory. */
+#define EACH_DRAWN(j, r, step)                                                                                             \
+    do {                                                                                                                   \
+        mc_group_t g = mc_group(from.key, from.first / MC_GROUP);                                                          \
+        mc_u32 r = MC_HALF;                                                                                                \
+        if (from.nearest)                                                                                                  \
+            EACH(j, 64) step;                                                                                              \
+        else                                                                                                               \
+            EACH(j, 64) r = mc_draw(g, (mc_u32)j) + from.offset, step;                                                     \
+    } while (0)
+
+MC_FN void levels_natural_f32(const float *v, float inverse, mc_u32 top, draws_t from, mc_u8 *level)
 {
-    mc_u32 r[64];
-    double y[64];
-#ifdef FLOATS_AT_ONCE
-    if (!from.nearest) {
-        natural_at_once(v, inverse, lanes_of(from), level);
-        return;
-    }
-#endif
-    draw_32(r, from);
-    doubles_of(v, y);
-    EACH(j, 64) y[j] = mc_dithering_bend(__builtin_fabs(y[j]) * inverse);
-    levels_natural(y, r, level);
+    const mc_u8 below = (mc_u8)(MC_NATURAL_TOP - top);
+    float half = mc_f32((mc_u32)below << 23);
+    mc_u32 t[64];
+    EACH_DRAWN(j, r, t[j] = mc_dithering_natural_f32(__builtin_fabsf(v[j]) * inverse, half, r));
+    bytes_of_words(t, level);
+    EACH(j, 64) level[j] = (mc_u8)(level[j] - below);
 }
 
-MC_FN mc_u64 levels_standard_f32(const float *v, double inverse, draws_t from, mc_u8 *level)
+/* Sizes of levels; which of them are negative. */
+MC_FN mc_u64 levels_standard_f32(const float *v, float inverse, int bits, draws_t from, mc_u8 *level)
 {
-    mc_u32 r[64];
-    double y[64];
-#ifdef FLOATS_AT_ONCE
-    if (!from.nearest)
-        return standard_at_once(v, inverse, lanes_of(from), level);
-#endif
-    draw_32(r, from);
-    doubles_of(v, y);
-    EACH(j, 64) y[j] = y[j] * inverse + MC_DITHERING_SHIFT;
-    return levels_standard(y, r, level);
+    mc_i32 t[64];
+    signed char c[64];
+    EACH_DRAWN(j, r, t[j] = mc_dithering_standard_f32(v[j] * inverse, r, bits));
+    signed_bytes_of_words(t, c);
+    EACH(j, 64) level[j] = (mc_u8)(c[j] < 0 ? -c[j] : c[j]);
+    return top_bits_of_bytes(c);
 }
 
 #endif

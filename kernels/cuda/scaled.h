@@ -1,7 +1,7 @@
 /* The four loops of a codec whose blocks are a scale and planes of bits: encode, decode, add, reduce. A codec C has
  *
  *   C::settings            bits, p, block and head, as the CPU's settings_t
- *   C::scale               a block's scale; make<K> makes it of a norm and writes it, read<K> reads it
+ *   C::scale<K>            a block's scale; make<K> makes it of a norm, write<K> writes and read<K> reads it
  *   C::code<K>, value<K>   a sum as a small number, its sign in bit bits-1, and back
  *
  * To encode, the threads of a CUDA block take a block of the codec together, four values each, as often as it takes: once
@@ -81,7 +81,7 @@ template <class C, class K> MC_FN void get4(const mc_u8 *wire, typename C::setti
     place_t place = place_of(set, i, n);
     mc_u32 code[4];
     get_planes(wire, set, place, code);
-    typename C::scale scale = {};
+    typename C::template scale<K> scale = {};
     if (i < n)
         scale = C::template read<K>(wire + place.block, set);
     EACH(k, 4) v[k] = C::template value<K>(code[k], set, scale);
@@ -185,7 +185,7 @@ template <class C, class K>
 MC_FN void pack(terms_t<K> t, typename C::settings set, mc_i64 at, int m, draws_t from, mc_u8 *wire)
 {
     typename K::SUM v[4];
-    typename C::scale scale = {};
+    typename C::template scale<K> scale = {};
     double factor = 1;
     bool coding = false, empty = false, kept = false;
     from.first += at;
@@ -219,7 +219,7 @@ MC_FN void pack(terms_t<K> t, typename C::settings set, mc_i64 at, int m, draws_
         bool bad = top >= limit_of(K()) || !(norm < mc_f64(MC_INF64));
         scale = C::template make<K>(norm, factor, bad, m, set);
         if (threadIdx.x == 0)
-            C::template write<K>(scale, bad, set, from, wire + place_of(set, at, at + m).block);
+            C::template write<K>(scale, set, from, wire + place_of(set, at, at + m).block);
         empty = bad || norm == 0;
         coding = true;
     }
