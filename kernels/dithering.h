@@ -27,46 +27,42 @@
 #define MC_NATURAL_NORM 2
 #define MC_NORM_MOST 1e120                     /* squares of larger doubles, or of smaller than 1 by this, are scaled */
 
-/* A level is the next one below a value, and one more with the probability of the fraction that is left.
+/* A level is the next one below a value, and one more with the probability of the fraction that is left: random bits r are
+ * added to it and carry into the level.
  *
- * Floats. The random bits r are added below the level and carry into it. Standard levels, with their signs, are whole
- * numbers of 2^(31-bits) of y = x * inverse: 31-bits bits of fraction, and one bit to spare for what is rounded up.
- * Powers of two of y = |x| * inverse are natural levels, the highest 2^64, and what is above it by rounding one more. `half`
- * is half of the lowest level: below that y / 2 + half takes the place of y, an exponent less, and y itself as the fraction. */
-#define MC_NATURAL_TOP (127u + 64)             /* the exponent of the highest level, of floats */
+ * Standard levels, with their signs. Floats: y = x * inverse is in units of 2^(bits-31), 31-bits bits of fraction below a level
+ * of `bits` bits, and one bit to spare for what was rounded up. Doubles: y is in levels, of which the sum with
+ * MC_DITHERING_SHIFT has 32 bits of fraction, also below 0. */
 MC_FN mc_i32 mc_dithering_standard_f32(float y, mc_u32 r, int bits)
 {
     return ((mc_i32)y + (mc_i32)(r >> (bits + 1))) >> (31 - bits);
 }
 
-/* The level above MC_NATURAL_TOP - top. */
+#define MC_DITHERING_SHIFT 1572864.0           /* 1.5 * 2^20, of which the upper word is */
+#define MC_DITHERING_ZERO 0x41380000
+MC_FN mc_i32 mc_dithering_standard_f64(double y, mc_u32 r)
+{
+    return (mc_i32)((mc_bits_f64(y + MC_DITHERING_SHIFT) + (mc_u32)~r) >> 32) - MC_DITHERING_ZERO;
+}
+
+/* Natural levels are powers of two of y = |x| * inverse, the highest 2^64, of doubles the lowest 1. `half` is half of the lowest
+ * level: below that y / 2 + half takes the place of y, an exponent less, and y itself as the fraction. The level of floats is
+ * what is returned above MC_NATURAL_TOP - top. */
+#define MC_NATURAL_TOP (127u + 64)
 MC_FN mc_u32 mc_dithering_natural_f32(float y, float half, mc_u32 r)
 {
     float low = mc_add_half(half, y);
     return (mc_bits_f32(y > low ? y : low) + (r >> 9)) >> 23;
 }
 
-/* Norms below 2^-63 are brought nearer to 1, with their values: else no float could be the inverse of a subnormal one. */
-MC_FN float mc_dithering_factor(float norm) { return mc_bits_f32(norm) < 64u << 23 ? 79228162514264337593543950336.0f : 1; }
-
-/* Doubles, of which these functions get the words; 32 bits of the fraction count.
- *
- * Standard: the level of x / step, with its sign, as a byte, from x / step + MC_DITHERING_SHIFT. */
-#define MC_DITHERING_SHIFT 1572864.0           /* 1.5 * 2^20: the sum has 32 bits of fraction, also below 0 */
-MC_FN mc_u32 mc_dithering_standard_f64(mc_u32 high, mc_u32 low, mc_u32 r) { return (high + (r < low)) & 255; }
-
-/* Natural: the level of y = |x| / norm * 2^(s-1), from mc_dithering_bend(y). The lowest level is y = 1; the bend makes
- * y / 2 + 1 / 2 of what is below it: an exponent less, and y itself as the fraction. */
-MC_FN double mc_dithering_bend(double y)
+MC_FN mc_u32 mc_dithering_natural_f64(double y, mc_u32 r)
 {
     double low = mc_add_exact(0.5, 0.5, y);
-    return y > low ? y : low;
+    return (mc_u32)((mc_bits_f64(y > low ? y : low) + ((mc_u64)(mc_u32)~r << 20)) >> 52) - 1022;
 }
 
-MC_FN mc_u32 mc_dithering_natural_f64(mc_u32 high, mc_u32 low, mc_u32 r)
-{
-    return (high >> 20) - 1022 + (r < (high << 12 | low >> 20));
-}
+/* Norms of floats below 2^-63 are brought nearer to 1, with their values: else no float could be the inverse of a subnormal. */
+MC_FN float mc_dithering_factor(float norm) { return mc_bits_f32(norm) < 64u << 23 ? 79228162514264337593543950336.0f : 1; }
 
 /* What one standard level is worth: norm / u, rounded up, so that no value is above the highest. For f16 and bf16,
  * which have no room for the `spare` bits of a mantissa, to so few bits that every level can be stored. */

@@ -59,20 +59,15 @@ MC_FN void code_f32(const float *v, settings_t set, scale_t_f32 scale, draws_t f
 MC_FN void code_f64(const double *v, settings_t set, scale_t_f64 scale, draws_t from, mc_u8 *wire)
 {
     const mc_any64 *u = (const mc_any64 *)v;
-    mc_u32 high[64], r[64];
+    mc_u32 high[64];
     mc_u8 level[64];
     mc_u64 sign;
-    double y[64];
-    draw_32(r, from);
     if (set.natural) {
-        EACH(j, 64) y[j] = mc_dithering_bend(__builtin_fabs(v[j]) * scale.factor * scale.inverse);
+        levels_natural_f64(v, scale.factor, scale.inverse, from, level);
         EACH(j, 64) high[j] = (mc_u32)(u[j] >> 32);
-        levels_natural_f64(y, r, level);
         sign = top_bits(high);
-    } else {
-        EACH(j, 64) y[j] = v[j] * scale.factor * scale.inverse + MC_DITHERING_SHIFT;
-        sign = levels_standard_f64(y, r, level);
-    }
+    } else
+        sign = levels_standard_f64(v, scale.factor, scale.inverse, from, level);
     code_levels(level, sign, set, wire);
 }
 
@@ -92,17 +87,20 @@ MC_FN void value_f32(const mc_u8 *wire, settings_t set, scale_t_f32 scale, float
     if (scale.norm != scale.norm) {
         EACH(j, 64) u[j] = 0x7FC00000;
     } else if (set.natural) {
-        mc_u8 c[64], e[64], lowest = (mc_u8)(127 - set.top);
+        float lift = mc_f32((254 - set.top) << 23); /* levels are exponents, and 0 is zero */
+        mc_u8 c[64];
         codes_of_planes(wire, set.bits, c);
-        EACH(j, 64) e[j] = c[j] & 127;
-        EACH(j, 64) e[j] = (mc_u8)(e[j] ? e[j] + lowest : 0);
-        EACH(j, 64) u[j] = (mc_u32)e[j] << 23 | (mc_u32)(c[j] & 128) << 24;
-        EACH(j, 64) v[j] *= unit;
+        EACH(j, 64) u[j] = (mc_u32)((mc_i32)((mc_u32)c[j] << 24) >> 1) & 0xBFFFFFFF;
+        EACH(j, 64) v[j] = v[j] * lift * unit;
     } else {
         signed char level[64];
         signed_levels(wire, set.bits, level);
-        EACH(j, 64) v[j] = (float)level[j] * unit;
-        EACH(j, 64) v[j] = v[j] > most ? most : v[j] < -most ? -most : v[j];
+        EACH(j, 64)
+        {
+            float x = (float)level[j] * unit;
+            x = x > most ? most : x;
+            v[j] = x < -most ? -most : x;
+        }
     }
 }
 

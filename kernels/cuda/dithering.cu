@@ -39,13 +39,13 @@ MC_FN mc_u64 norm_draw(draws_t from)
 }
 
 /* A value's level, its sign in bit 31. */
+MC_FN mc_u32 with_sign(mc_i32 level) { return level < 0 ? (mc_u32)-level | 0x80000000u : (mc_u32)level; }
+
 MC_FN mc_u32 level_of(float v, settings_t set, scale_t_f32 scale, mc_u32 r)
 {
     float y = mc_mul_f32(mc_mul_f32(v, scale.factor), scale.inverse);
-    if (!set.natural) {
-        mc_i32 level = mc_dithering_standard_f32(y, r, set.bits);
-        return level < 0 ? (mc_u32)-level | 0x80000000u : (mc_u32)level;
-    }
+    if (!set.natural)
+        return with_sign(mc_dithering_standard_f32(y, r, set.bits));
     mc_u32 below = MC_NATURAL_TOP - set.top, u = mc_bits_f32(y);
     return (mc_dithering_natural_f32(mc_f32(u & 0x7FFFFFFF), mc_f32(below << 23), r) - below) | (u & 0x80000000u);
 }
@@ -53,13 +53,10 @@ MC_FN mc_u32 level_of(float v, settings_t set, scale_t_f32 scale, mc_u32 r)
 MC_FN mc_u32 level_of(double v, settings_t set, scale_t_f64 scale, mc_u32 r)
 {
     double y = v * scale.factor * scale.inverse;
-    if (!set.natural) {
-        mc_u64 u = mc_bits_f64(y + MC_DITHERING_SHIFT);
-        mc_u32 level = mc_dithering_standard_f64((mc_u32)(u >> 32), (mc_u32)u, r);
-        return level >> 7 ? (256 - level) | 0x80000000u : level;
-    }
-    mc_u64 u = mc_bits_f64(y), w = mc_bits_f64(mc_dithering_bend(mc_f64(u & 0x7FFFFFFFFFFFFFFFu)));
-    return mc_dithering_natural_f64((mc_u32)(w >> 32), (mc_u32)w, r) | (mc_u32)(u >> 32 & 0x80000000u);
+    if (!set.natural)
+        return with_sign(mc_dithering_standard_f64(y, r));
+    mc_u64 u = mc_bits_f64(y);
+    return mc_dithering_natural_f64(mc_f64(u & 0x7FFFFFFFFFFFFFFFu), r) | (mc_u32)(u >> 32 & 0x80000000u);
 }
 
 /* Levels times the unit; no value of the sums' own kind is above the norm, though its rounded steps together may be. */
