@@ -29,7 +29,17 @@ from mpicomp import codec, device  # noqa: E402
 from mpicomp.arrays import Flat  # noqa: E402
 from mpicomp.codecs.base import Stream, Terms  # noqa: E402
 
-SPECS = ("natural", "natural:bits=8", "natural-dithering:bits=4", "qsgd:bits=4", "qsgd:bits=8", "sign", "topk", "randk")
+SPECS = (
+    "natural",
+    "natural:bits=8",
+    "natural-dithering:bits=4",
+    "qsgd:bits=4",
+    "qsgd:bits=8",
+    "sign",
+    "grid",
+    "topk",
+    "randk",
+)
 EXACT = "--fmad=false"
 COUNTED: Counter[str] = Counter()
 LAUNCHED: Counter[str] = Counter()

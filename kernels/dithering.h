@@ -11,9 +11,10 @@
  * Its sign does not count; where it is not finite the block is NaN. A block that holds a NaN, an Inf or a sum that its kind cannot store
  * becomes NaN.
  *
- * Error: 32 random bits choose a level; |E decode(encode(x)) - x| is at most 2^-32 of the distance of two levels and
- * a rounding of the sum's type. For f16 and bf16 norms and steps are rounded up to so few bits that what is decoded can
- * be stored exactly (but below 2^-14 in f16, where it is rounded to multiples of 2^-24).
+ * Error, f32, f16 and bf16: levels are chosen in float32, and |E decode(encode(x)) - x| is at most 2^-22 |x| (its
+ * roundings) and, standard, 2^-29 of the norm, natural, 2^-24 of the lowest level. f64: 2^-32 of the distance of two
+ * levels and a rounding. For f16 and bf16 norms and steps are rounded up to so few bits that what
+ * is decoded can be stored exactly (but below 2^-14 in f16, where it is rounded to multiples of 2^-24).
  * With a natural norm, which is a power of two, a step is norm times the step of 1.
  *
  * Norms are summed in double in a fixed order, the same on every machine: the 64 terms of a group are halved three
@@ -26,35 +27,61 @@
 #define MC_NATURAL_NORM 2
 #define MC_NORM_MOST 1e120                     /* squares of larger doubles, or of smaller than 1 by this, are scaled */
 
-/* Values are compared with levels as doubles, of which these functions get the words. A level is the next one below,
- * and one more with the probability of the fraction that is left, of which 32 bits count.
+/* A level is the next one below a value, and one more with the probability of the fraction that is left: random bits r are
+ * added to it and carry into the level.
  *
- * Standard: the level of x / step, with its sign, as a byte, from x / step + MC_DITHERING_SHIFT. */
-#define MC_DITHERING_SHIFT 1572864.0           /* 1.5 * 2^20: the sum has 32 bits of fraction, also below 0 */
-MC_FN mc_u32 mc_dithering_standard(mc_u32 high, mc_u32 low, mc_u32 r) { return (high + (r < low)) & 255; }
+ * Standard levels, with their signs. Floats: y = x * inverse is in units of 2^(bits-31), 31-bits bits of fraction below a level
+ * of `bits` bits, and one bit to spare for what was rounded up. Doubles: y is in levels, of which the sum with
+ * MC_DITHERING_SHIFT has 32 bits of fraction, also below 0. */
+MC_FN mc_i32 mc_dithering_standard_f32(float y, mc_u32 r, int bits)
+{
+    return ((mc_i32)y + (mc_i32)(r >> (bits + 1))) >> (31 - bits);
+}
 
-/* Natural: the level of y = |x| / norm * 2^(s-1), from mc_dithering_bend(y). The lowest level is y = 1; the bend makes
- * y / 2 + 1 / 2 of what is below it: an exponent less, and y itself as the fraction. */
-MC_FN double mc_dithering_bend(double y)
+#define MC_DITHERING_SHIFT 1572864.0           /* 1.5 * 2^20, of which the upper word is */
+#define MC_DITHERING_ZERO 0x41380000
+MC_FN mc_i32 mc_dithering_standard_f64(double y, mc_u32 r)
+{
+    return (mc_i32)((mc_bits_f64(y + MC_DITHERING_SHIFT) + (mc_u32)~r) >> 32) - MC_DITHERING_ZERO;
+}
+
+/* Natural levels are powers of two of y = |x| * inverse, the highest 2^64, of doubles the lowest 1. `half` is half of the lowest
+ * level: below that y / 2 + half takes the place of y, an exponent less, and y itself as the fraction. The level of floats is
+ * what is returned above MC_NATURAL_TOP - top. */
+#define MC_NATURAL_TOP (127u + 64)
+MC_FN mc_u32 mc_dithering_natural_f32(float y, float half, mc_u32 r)
+{
+    float low = mc_add_half(half, y);
+    return (mc_bits_f32(y > low ? y : low) + (r >> 9)) >> 23;
+}
+
+MC_FN mc_u32 mc_dithering_natural_f64(double y, mc_u32 r)
 {
     double low = mc_add_exact(0.5, 0.5, y);
-    return y > low ? y : low;
+    return (mc_u32)((mc_bits_f64(y > low ? y : low) + ((mc_u64)(mc_u32)~r << 20)) >> 52) - 1022;
 }
 
-MC_FN mc_u32 mc_dithering_natural(mc_u32 high, mc_u32 low, mc_u32 r)
-{
-    return (high >> 20) - 1022 + (r < (high << 12 | low >> 20));
-}
+/* Norms of floats below 2^-63 are brought nearer to 1, with their values: else no float could be the inverse of a subnormal. */
+MC_FN float mc_dithering_factor(float norm) { return mc_bits_f32(norm) < 64u << 23 ? 79228162514264337593543950336.0f : 1; }
 
 /* What one standard level is worth: norm / u, rounded up, so that no value is above the highest. For f16 and bf16,
  * which have no room for the `spare` bits of a mantissa, to so few bits that every level can be stored. */
 MC_FN mc_u32 mc_dithering_spare(mc_u32 spare, mc_u32 u) { return u > 1 && spare ? (spare + 1) * (u + 1) - 1 : spare; }
 
+/* Floats as whole numbers times a power of two: whether step * u is below norm, exactly. */
+MC_FN mc_u32 mc_dithering_exponent(mc_u32 bits) { return bits >> 23 ? bits >> 23 : 1; }
+MC_FN mc_u32 mc_dithering_whole(mc_u32 bits) { return (bits & 0x7FFFFF) | (bits >> 23 ? 0x800000 : 0); }
+MC_FN mc_u32 mc_dithering_below(mc_u32 step, mc_u32 u, mc_u32 norm)
+{
+    mc_u32 more = mc_dithering_exponent(norm) - mc_dithering_exponent(step);
+    return mc_dithering_whole(step) * u < mc_dithering_whole(norm) << (more & 31);
+}
+
 MC_FN float mc_dithering_step_f32(float norm, mc_u32 u, mc_u32 spare)
 {
-    float step = mc_narrow(mc_wide(norm) / (double)u);
-    mc_u32 bits = mc_bits_f32(step) + (mc_wide(step) * (double)u < mc_wide(norm)), more = mc_dithering_spare(spare, u);
-    return mc_f32((bits + more) & ~more);
+    mc_u32 step = mc_bits_f32(mc_div_f32(norm, (float)u)), more = mc_dithering_spare(spare, u);
+    step += mc_dithering_below(step, u, mc_bits_f32(norm));
+    return mc_f32((step + more) & ~more);
 }
 
 MC_FN double mc_dithering_step_f64(double norm, mc_u32 u)

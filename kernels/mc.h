@@ -25,6 +25,7 @@ MC_FN mc_u32 mc_swap(mc_u32 v, int distance) { return __shfl_xor_sync(0xFFFFFFFF
 MC_FN mc_u32 mc_swap(mc_u32 v, int distance) { return (mc_u32)__shfl_xor((int)v, distance); }
 #endif
 MC_FN double mc_add_exact(double c, double a, double b) { return a * b + c; }
+MC_FN float mc_add_half(float c, float a) { return 0.5f * a + c; }
 #else
 #include <stdint.h>
 #include <string.h>
@@ -39,11 +40,13 @@ MC_FN mc_u32 mc_bits_f32(float x) { mc_u32 u; memcpy(&u, &x, 4); return u; }
 MC_FN float mc_f32(mc_u32 u) { float x; memcpy(&x, &u, 4); return x; }
 MC_FN mc_u64 mc_bits_f64(double x) { mc_u64 u; memcpy(&u, &x, 8); return u; }
 MC_FN double mc_f64(mc_u64 u) { double x; memcpy(&x, &u, 8); return x; }
-/* c + a * b where a * b is exact: one instruction or two, the same bits. */
+/* c + a * b where a * b is exact, and c + a / 2 where subnormal halves do not count: one instruction or two, the same bits. */
 #if defined(__FMA__)
 MC_FN double mc_add_exact(double c, double a, double b) { return __builtin_fma(a, b, c); }
+MC_FN float mc_add_half(float c, float a) { return __builtin_fmaf(0.5f, a, c); }
 #else
 MC_FN double mc_add_exact(double c, double a, double b) { return a * b + c; }
+MC_FN float mc_add_half(float c, float a) { return 0.5f * a + c; }
 #endif
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "wires are little-endian; this machine is not"

@@ -13,34 +13,61 @@ typedef struct {
 /* The norm; what levels are multiplied with, the norm (natural) or a step (standard); what values are multiplied with,
  * one factor after the other, to compare them with levels. */
 typedef struct {
+    float norm, unit, factor, inverse;
+} scale_t_f32;
+
+typedef struct {
     double norm, unit, factor, inverse;
-} scale_t;
+} scale_t_f64;
 
 MC_FN settings_t settings(mc_i32 bits, mc_i32 p, mc_i32 block, mc_i32 flags, int norm_bytes, mc_u32 spare)
 {
     int natural_norm = (flags & MC_NATURAL_NORM) != 0, head = natural_norm ? norm_bytes / 4 : norm_bytes;
-    settings_t set = {bits, p, block, head, flags & MC_NATURAL_LEVELS, natural_norm, (1u << (bits - 1)) - 1, spare};
+    int natural = flags & MC_NATURAL_LEVELS && (bits > 2 || norm_bytes == 8); /* one level: floats have more bits for standard */
+    settings_t set = {bits, p, block, head, natural, natural_norm, (1u << (bits - 1)) - 1, spare};
     return set;
 }
 
-MC_FN scale_t scale_f32(float norm, settings_t set)
+/* A scale as it is read. */
+MC_FN scale_t_f32 scale_f32(float norm, settings_t set)
 {
-    scale_t scale = {mc_wide(norm), mc_wide(set.natural ? norm : mc_dithering_step_f32(norm, set.top, set.spare)), 1, 0};
+    scale_t_f32 scale = {norm, set.natural ? norm : mc_dithering_step_f32(norm, set.top, set.spare), 1, 0};
     return scale;
 }
 
-MC_FN scale_t scale_f64(double norm, settings_t set)
+MC_FN scale_t_f64 scale_f64(double norm, settings_t set)
 {
-    scale_t scale = {norm, set.natural ? norm : mc_dithering_step_f64(norm, set.top), 1, 0};
+    scale_t_f64 scale = {norm, set.natural ? norm : mc_dithering_step_f64(norm, set.top), 1, 0};
     return scale;
 }
 
-/* What values are multiplied with to compare them with levels: 1 / unit, but a natural norm is another on the wire, to
- * which the unit is proportional. Natural levels are counted from the lowest, norm / 2^(top-1). */
-MC_FN double inverse(double norm, double unit, double unit_of_1, settings_t set)
+/* With what values are multiplied to compare them with levels: the highest, or one standard level, is 1 / inverse. A natural
+ * norm is another on the wire, and the unit proportional to it. Values of doubles are multiplied with `factor` first; their
+ * natural levels are counted from the lowest, norm / 2^(top-1). */
+MC_FN scale_t_f32 scale_to_code_f32(float norm, settings_t set)
 {
-    double lowest = mc_f64((mc_u64)(1022 + set.top) << 52);
-    return set.natural ? lowest / norm : 1 / (set.natural_norm ? norm * unit_of_1 : unit);
+    scale_t_f32 scale = scale_f32(norm, set);
+    mc_u32 to = set.natural ? MC_NATURAL_TOP : (mc_u32)(127 + 31 - set.bits);
+    float unit = scale.unit;
+    scale.factor = mc_dithering_factor(norm);
+    if (set.natural_norm && !set.natural)
+        unit = mc_mul_f32(mc_mul_f32(norm, scale.factor), mc_dithering_step_f32(1, set.top, set.spare));
+    else
+        unit = mc_mul_f32(unit, scale.factor);
+    scale.inverse = mc_div_f32(mc_f32(to << 23), unit);
+    return scale;
+}
+
+MC_FN scale_t_f64 scale_to_code_f64(double norm, double factor, settings_t set)
+{
+    scale_t_f64 scale = scale_f64(norm, set);
+    double lowest = mc_f64((mc_u64)(1022 + set.top) << 52), of = norm * factor;
+    scale.factor = factor;
+    if (set.natural)
+        scale.inverse = lowest / of;
+    else
+        scale.inverse = 1 / (set.natural_norm ? of * mc_dithering_step_f64(1, set.top) : scale.unit * factor);
+    return scale;
 }
 
 #endif

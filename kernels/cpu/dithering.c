@@ -5,35 +5,30 @@
 #include "levels.h"
 #include "planes.h"
 
-MC_FN scale_t read_f32(const mc_u8 *wire, settings_t set)
+MC_FN scale_t_f32 read_f32(const mc_u8 *wire, settings_t set)
 {
     return scale_f32(read_norm_f32(wire, set.natural_norm), set);
 }
 
-MC_FN scale_t read_f64(const mc_u8 *wire, settings_t set)
+MC_FN scale_t_f64 read_f64(const mc_u8 *wire, settings_t set)
 {
     return scale_f64(read_norm_f64(wire, set.natural_norm), set);
 }
 
-MC_FN scale_t make_f32(double norm, double factor, int bad, mc_i64 m, settings_t set, draws_t from, mc_u8 *wire)
+MC_FN scale_t_f32 make_f32(double norm, double factor, int bad, mc_i64 m, settings_t set, draws_t from, mc_u8 *wire)
 {
     float sent = bad ? mc_f32(0x7FC00000) : mc_norm_f32(norm, set.spare);
-    scale_t scale = scale_f32(sent, set);
     (void)factor, (void)m;
-    scale.inverse = inverse(scale.norm, scale.unit, mc_dithering_step_f32(1, set.top, set.spare), set);
     write_norm_f32(sent, set.natural_norm, norm_draw(from), wire);
-    return scale;
+    return scale_to_code_f32(sent, set);
 }
 
-MC_FN scale_t make_f64(double norm, double factor, int bad, mc_i64 m, settings_t set, draws_t from, mc_u8 *wire)
+MC_FN scale_t_f64 make_f64(double norm, double factor, int bad, mc_i64 m, settings_t set, draws_t from, mc_u8 *wire)
 {
     double sent = bad ? mc_f64(0x7FF8000000000000u) : mc_norm_f64(norm / factor);
-    scale_t scale = scale_f64(sent, set);
     (void)m;
-    scale.factor = factor;
-    scale.inverse = inverse(sent * factor, scale.unit * factor, mc_dithering_step_f64(1, set.top), set);
     write_norm_f64(sent, set.natural_norm, norm_draw(from), wire);
-    return scale;
+    return scale_to_code_f64(sent, factor, set);
 }
 
 /* Planes of 64 levels, of which none is above the top; zero has no sign. */
@@ -44,35 +39,35 @@ MC_FN void code_levels(mc_u8 *level, mc_u64 sign, settings_t set, mc_u8 *wire)
     planes_of(level, set.natural ? sign & ~bytes_equal(level, 0) : sign, set.bits, wire);
 }
 
-MC_FN void code_f32(const float *v, settings_t set, scale_t scale, draws_t from, mc_u8 *wire)
+MC_FN void code_f32(const float *v, settings_t set, scale_t_f32 scale, draws_t from, mc_u8 *wire)
 {
     mc_u8 level[64];
     mc_u64 sign;
+    float near[64];
+    if (scale.factor != 1) {
+        EACH(j, 64) near[j] = v[j] * scale.factor;
+        v = near;
+    }
     if (set.natural) {
-        levels_natural_f32(v, scale.inverse, from, level);
+        levels_natural_f32(v, scale.inverse, set.top, from, level);
         sign = top_bits((const mc_any32 *)v);
     } else
-        sign = levels_standard_f32(v, scale.inverse, from, level);
+        sign = levels_standard_f32(v, scale.inverse, set.bits, from, level);
     code_levels(level, sign, set, wire);
 }
 
-MC_FN void code_f64(const double *v, settings_t set, scale_t scale, draws_t from, mc_u8 *wire)
+MC_FN void code_f64(const double *v, settings_t set, scale_t_f64 scale, draws_t from, mc_u8 *wire)
 {
     const mc_any64 *u = (const mc_any64 *)v;
-    mc_u32 high[64], r[64];
+    mc_u32 high[64];
     mc_u8 level[64];
     mc_u64 sign;
-    double y[64];
-    draw_32(r, from);
     if (set.natural) {
-        EACH(j, 64) y[j] = mc_dithering_bend(__builtin_fabs(v[j]) * scale.factor * scale.inverse);
+        levels_natural_f64(v, scale.factor, scale.inverse, from, level);
         EACH(j, 64) high[j] = (mc_u32)(u[j] >> 32);
-        levels_natural(y, r, level);
         sign = top_bits(high);
-    } else {
-        EACH(j, 64) y[j] = v[j] * scale.factor * scale.inverse + MC_DITHERING_SHIFT;
-        sign = levels_standard(y, r, level);
-    }
+    } else
+        sign = levels_standard_f64(v, scale.factor, scale.inverse, from, level);
     code_levels(level, sign, set, wire);
 }
 
@@ -85,28 +80,31 @@ MC_FN void signed_levels(const mc_u8 *wire, int bits, signed char *level)
 }
 
 /* No value of the sums' own kind is above the norm, though its rounded steps together may be. */
-MC_FN void value_f32(const mc_u8 *wire, settings_t set, scale_t scale, float *v)
+MC_FN void value_f32(const mc_u8 *wire, settings_t set, scale_t_f32 scale, float *v)
 {
     mc_any32 *u = (mc_any32 *)v;
-    float unit = (float)scale.unit, most = set.spare ? __builtin_inff() : (float)scale.norm;
+    float unit = scale.unit, most = set.spare ? __builtin_inff() : scale.norm;
     if (scale.norm != scale.norm) {
         EACH(j, 64) u[j] = 0x7FC00000;
     } else if (set.natural) {
-        mc_u8 c[64], e[64], lowest = (mc_u8)(127 - set.top);
+        float lift = mc_f32((254 - set.top) << 23); /* levels are exponents, and 0 is zero */
+        mc_u8 c[64];
         codes_of_planes(wire, set.bits, c);
-        EACH(j, 64) e[j] = c[j] & 127;
-        EACH(j, 64) e[j] = (mc_u8)(e[j] ? e[j] + lowest : 0);
-        EACH(j, 64) u[j] = (mc_u32)e[j] << 23 | (mc_u32)(c[j] & 128) << 24;
-        EACH(j, 64) v[j] *= unit;
+        EACH(j, 64) u[j] = (mc_u32)((mc_i32)((mc_u32)c[j] << 24) >> 1) & 0xBFFFFFFF;
+        EACH(j, 64) v[j] = v[j] * lift * unit;
     } else {
         signed char level[64];
         signed_levels(wire, set.bits, level);
-        EACH(j, 64) v[j] = (float)level[j] * unit;
-        EACH(j, 64) v[j] = v[j] > most ? most : v[j] < -most ? -most : v[j];
+        EACH(j, 64)
+        {
+            float x = (float)level[j] * unit;
+            x = x > most ? most : x;
+            v[j] = x < -most ? -most : x;
+        }
     }
 }
 
-MC_FN void value_f64(const mc_u8 *wire, settings_t set, scale_t scale, double *v)
+MC_FN void value_f64(const mc_u8 *wire, settings_t set, scale_t_f64 scale, double *v)
 {
     mc_any64 *u = (mc_any64 *)v;
     double most = scale.norm;

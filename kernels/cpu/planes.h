@@ -36,31 +36,36 @@ MC_FN void codes_of_planes(const mc_u8 *wire, int bits, mc_u8 *code)
 
 MC_FN void planes_of(const mc_u8 *level, mc_u64 sign, int bits, mc_u8 *wire)
 {
-    __m256i low = load_256(level), high = load_256(level + 32);
-    for (int k = 0; k < bits - 1; k++) {
-        __m128i up = _mm_cvtsi32_si128(7 - k);
-        mc_u32 first = (mc_u32)_mm256_movemask_epi8(_mm256_sll_epi16(low, up));
-        mc_u32 second = (mc_u32)_mm256_movemask_epi8(_mm256_sll_epi16(high, up));
+    __m128i up = _mm_cvtsi32_si128(9 - bits);
+    __m256i low = _mm256_sll_epi16(load_256(level), up), high = _mm256_sll_epi16(load_256(level + 32), up);
+    for (int k = bits - 2; k >= 0; k--) {
+        mc_u32 first = (mc_u32)_mm256_movemask_epi8(low), second = (mc_u32)_mm256_movemask_epi8(high);
         memcpy(wire + 8 * k, &first, 4);
         memcpy(wire + 8 * k + 4, &second, 4);
+        low = _mm256_add_epi8(low, low);
+        high = _mm256_add_epi8(high, high);
     }
     memcpy(wire + 8 * (bits - 1), &sign, 8);
 }
 
-MC_FN void codes_of_planes(const mc_u8 *wire, int bits, mc_u8 *code)
+/* Bytes of -1 where the bits of a word are 1. */
+MC_FN __m256i bytes_of_bits(const mc_u8 *wire)
 {
     const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const __m256i pick = _mm256_set1_epi64x((mc_i64)0x8040201008040201u);
-    for (int half = 0; half < 2; half++) {
-        __m256i v = _mm256_setzero_si256();
-        for (int k = 0; k < bits; k++) {
-            mc_i32 plane;
-            memcpy(&plane, wire + 8 * k + 4 * half, 4);
-            __m256i on = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(plane), spread), pick);
-            __m256i bit = _mm256_set1_epi8((char)(1 << (k < bits - 1 ? k : 7)));
-            v = _mm256_or_si256(v, _mm256_and_si256(_mm256_cmpeq_epi8(on, pick), bit));
-        }
-        _mm256_storeu_si256((__m256i *)(code + 32 * half), v);
+    mc_i32 plane;
+    memcpy(&plane, wire, 4);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(plane), spread), pick), pick);
+}
+
+MC_FN void codes_of_planes(const mc_u8 *wire, int bits, mc_u8 *code)
+{
+    for (int half = 0; half < 8; half += 4) {
+        __m256i v = _mm256_setzero_si256(), sign = bytes_of_bits(wire + 8 * (bits - 1) + half);
+        for (int k = bits - 2; k >= 0; k--)
+            v = _mm256_sub_epi8(_mm256_add_epi8(v, v), bytes_of_bits(wire + 8 * k + half));
+        v = _mm256_or_si256(v, _mm256_and_si256(sign, _mm256_set1_epi8((char)128)));
+        _mm256_storeu_si256((__m256i *)(code + 8 * half), v);
     }
 }
 

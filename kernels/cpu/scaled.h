@@ -3,7 +3,7 @@
  *
  *   CODEC, KIND                 what makes up the kernel's name, as in mc_CODEC_encode_KIND
  *   TAIL, SETTINGS              the codec's own arguments, and the settings_t {bits, p, block, head, ...} they make
- *   scale_t                     a block's scale; make_f32 makes and writes it, read_f32 reads it (or _f64, by the sum)
+ *   scale_t_f32                 a block's scale; make_f32 makes and writes it, read_f32 reads it (or _f64, by the sum)
  *   code_f32, value_f32         64 sums to planes, and back
  *
  * A block is read once for its norm and once more to be coded; sums of up to ROOM values wait for that in the first
@@ -36,7 +36,7 @@ MC_FN size_t LOCAL(span)(settings_t set, mc_i64 m)
 }
 
 /* 64 values of which m are there: a short group's planes are copied into full ones. */
-MC_FN void LOCAL(group)(const mc_u8 *planes, mc_i64 m, settings_t set, scale_t scale, SUM *v)
+MC_FN void LOCAL(group)(const mc_u8 *planes, mc_i64 m, settings_t set, FOR_SUM(scale_t) scale, SUM *v)
 {
     mc_u8 full[64] = {0};
     if (m < 64)
@@ -48,7 +48,7 @@ MC_FN void LOCAL(group)(const mc_u8 *planes, mc_i64 m, settings_t set, scale_t s
 static void LOCAL(add_wire)(const mc_u8 *wire, settings_t set, mc_i64 at, mc_i64 m, int begin, SUM *sum)
 {
     const mc_u8 *block = wire + (size_t)(at / set.block) * LOCAL(span)(set, set.block);
-    scale_t scale = FOR_SUM(read)(block, set);
+    FOR_SUM(scale_t) scale = FOR_SUM(read)(block, set);
     for (mc_i64 i = 0; i < m; i += 64) {
         SUM v[64];
         LOCAL(group)(block + LOCAL(span)(set, at % set.block + i), m - i, set, scale, v);
@@ -113,7 +113,7 @@ MC_FN void LOCAL(next)(const LOCAL(terms_t) *t, settings_t set, mc_i64 at)
     EACH(k, (int)sizeof(STORED)) __builtin_prefetch(x + 64 * k);
 }
 
-MC_FN void LOCAL(code_group)(const SUM *v, mc_i64 m, settings_t set, scale_t scale, draws_t from, mc_u8 *wire)
+MC_FN void LOCAL(code_group)(const SUM *v, mc_i64 m, settings_t set, FOR_SUM(scale_t) scale, draws_t from, mc_u8 *wire)
 {
     mc_u8 full[64];
     FOR_SUM(code)(v, set, scale, from, m < 64 ? full : wire);
@@ -133,7 +133,7 @@ static void LOCAL(pack)(const LOCAL(terms_t) *t, settings_t set, mc_i64 at, mc_i
         v = LOCAL(measure)(t, set, at, m, factor, room, &got);
     double norm = norm_of(&got, FOR_SUM(real)(top) * factor, set.p);
     int bad = top >= LIMIT || !(norm < __builtin_inf());
-    scale_t scale = FOR_SUM(make)(norm, factor, bad, m, set, from, wire);
+    FOR_SUM(scale_t) scale = FOR_SUM(make)(norm, factor, bad, m, set, from, wire);
     if (bad || norm == 0) {
         memset(wire + set.head, 0, LOCAL(span)(set, m) - (size_t)set.head);
         return;
@@ -176,7 +176,7 @@ KERNEL(decode)(const mc_u8 *wire, mc_i64 n, STORED *out, TAIL)
     int large = MC_STREAMS && n * (mc_i64)sizeof *out >= STREAM_FROM && (uintptr_t)out % 16 == 0;
     for (; n > 0; n -= set.block, out += set.block, wire += LOCAL(span)(set, set.block)) {
         mc_i64 m = n < set.block ? n : set.block;
-        scale_t scale = FOR_SUM(read)(wire, set);
+        FOR_SUM(scale_t) scale = FOR_SUM(read)(wire, set);
         for (mc_i64 i = 0; i < m; i += 64) {
             SUM v[64];
             STORED narrowed[64];
@@ -201,7 +201,7 @@ KERNEL(add)(const mc_u8 *wire, mc_i64 n, SUM *acc, SUM weight, TAIL)
     settings_t set = SETTINGS;
     for (; n > 0; n -= set.block, acc += set.block, wire += LOCAL(span)(set, set.block)) {
         mc_i64 m = n < set.block ? n : set.block;
-        scale_t scale = FOR_SUM(read)(wire, set);
+        FOR_SUM(scale_t) scale = FOR_SUM(read)(wire, set);
         for (mc_i64 i = 0; i < m; i += 64) {
             SUM v[64];
             ahead(acc + i, 64 * sizeof *acc);

@@ -57,6 +57,17 @@ MC_FN void doubles_of(const float *v, double *y)
         _mm512_storeu_pd(y + k, _mm512_cvtps_pd(_mm256_loadu_ps(v + k)));
 }
 
+/* v, cut off at -128 and 127, as bytes. */
+MC_FN void signed_bytes_of_words(const mc_i32 *v, signed char *out)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i low = _mm512_packs_epi32(_mm512_loadu_si512(v), _mm512_loadu_si512(v + 16));
+    __m512i high = _mm512_packs_epi32(_mm512_loadu_si512(v + 32), _mm512_loadu_si512(v + 48));
+    _mm512_storeu_si512(out, _mm512_permutexvar_epi32(order, _mm512_packs_epi16(low, high)));
+}
+
+MC_FN mc_u64 top_bits_of_bytes(const signed char *v) { return _mm512_movepi8_mask(_mm512_loadu_si512(v)); }
+
 MC_FN mc_u64 top_bits(const mc_any32 *v)
 {
     __mmask32 low = _mm512_kunpackw(_mm512_movepi32_mask(_mm512_loadu_si512(v + 16)),
@@ -103,6 +114,22 @@ MC_FN void bytes_of_words(const mc_u32 *v, mc_u8 *out)
         __m256i all = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
         _mm256_storeu_si256((__m256i *)(out + k), all);
     }
+}
+
+MC_FN void signed_bytes_of_words(const mc_i32 *v, signed char *out)
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    for (int k = 0; k < 64; k += 32) {
+        __m256i low = _mm256_packs_epi32(load_256(v + k), load_256(v + k + 8));
+        __m256i high = _mm256_packs_epi32(load_256(v + k + 16), load_256(v + k + 24));
+        __m256i all = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
+        _mm256_storeu_si256((__m256i *)(out + k), all);
+    }
+}
+
+MC_FN mc_u64 top_bits_of_bytes(const signed char *v)
+{
+    return (mc_u64)(mc_u32)_mm256_movemask_epi8(load_256(v + 32)) << 32 | (mc_u32)_mm256_movemask_epi8(load_256(v));
 }
 
 MC_FN mc_u64 top_bits(const mc_any32 *v)
@@ -162,6 +189,20 @@ MC_FN mc_u64 bits_of_bytes(const mc_u8 *flag)
         bits |= (v * 0x0102040810204080u >> 56) << (8 * k);
     }
     return bits;
+}
+
+MC_FN void signed_bytes_of_words(const mc_i32 *v, signed char *out)
+{
+    for (int j = 0; j < 64; j++)
+        out[j] = (signed char)(v[j] < -128 ? -128 : v[j] > 127 ? 127 : v[j]);
+}
+
+MC_FN mc_u64 top_bits_of_bytes(const signed char *v)
+{
+    mc_u8 flag[64];
+    for (int j = 0; j < 64; j++)
+        flag[j] = v[j] < 0;
+    return bits_of_bytes(flag);
 }
 
 MC_FN mc_u64 top_bits(const mc_any32 *v)

@@ -1,7 +1,7 @@
 /* The four loops of a codec whose blocks are a scale and planes of bits: encode, decode, add, reduce. A codec C has
  *
  *   C::settings            bits, p, block and head, as the CPU's settings_t
- *   C::scale               a block's scale; make<K> makes it of a norm and writes it, read<K> reads it
+ *   C::scale<K>            a block's scale; make<K> makes it of a norm, write<K> writes and read<K> reads it
  *   C::code<K>, value<K>   a sum as a small number, its sign in bit bits-1, and back
  *
  * To encode, the threads of a CUDA block take a block of the codec together, four values each, as often as it takes: once
@@ -81,7 +81,7 @@ template <class C, class K> MC_FN void get4(const mc_u8 *wire, typename C::setti
     place_t place = place_of(set, i, n);
     mc_u32 code[4];
     get_planes(wire, set, place, code);
-    typename C::scale scale = {};
+    typename C::template scale<K> scale = {};
     if (i < n)
         scale = C::template read<K>(wire + place.block, set);
     EACH(k, 4) v[k] = C::template value<K>(code[k], set, scale);
@@ -131,6 +131,13 @@ MC_FN double swapped(double x, int distance)
     return mc_f64((mc_u64)mc_swap((mc_u32)(u >> 32), distance) << 32 | mc_swap((mc_u32)u, distance));
 }
 
+/* a of two threads added up in the first of them, b in the second. */
+MC_FN double halved(double a, double b, bool second, int distance)
+{
+    double given = swapped(second ? a : b, distance);
+    return (second ? b : a) + given;
+}
+
 /* Takes four values of each thread into the largest bits and, for p = 1 and 2, into the eight sums, group by group. */
 template <class K> MC_FN void tally(const typename K::SUM *v, double factor, int p)
 {
@@ -141,18 +148,20 @@ template <class K> MC_FN void tally(const typename K::SUM *v, double factor, int
     {
         mc_u64 u = K::bits(v[k]) & (typename K::UINT)((typename K::UINT)~(typename K::UINT)0 >> 1);
         top = u > top ? u : top;
-        q[k] = mc_f64(mc_bits_f64(K::wide(v[k])) & 0x7FFFFFFFFFFFFFFFu) * factor;
+        q[k] = K::wide(K::real((typename K::UINT)u)) * factor;
         q[k] = p == 2 ? q[k] * q[k] : q[k];
     }
     if (top > r->top)
         atomicMax(&r->top, top);
     if (p == 0)
         return;
-#pragma unroll 1
-    for (int distance = 8; distance > 1; distance /= 2)
-        EACH(k, 4) q[k] += swapped(q[k], distance);
-    if (threadIdx.x % 16 < 2)
-        EACH(k, 4) r->part[threadIdx.x / 16][4 * (threadIdx.x % 2) + k] = q[k];
+    /* Of 16 threads, those 8 apart share the sums of their values: each gives two away, then, 4 apart, one. */
+    bool second = threadIdx.x & 8, odd = threadIdx.x & 4;
+    double a = halved(q[0], q[2], second, 8), b = halved(q[1], q[3], second, 8);
+    a = halved(a, b, odd, 4);
+    a += swapped(a, 2);
+    if (!(threadIdx.x & 2))
+        r->part[threadIdx.x / 16][4 * (threadIdx.x % 2) + 2 * second + odd] = a;
     __syncthreads();
     if (threadIdx.x < 8)
 #pragma unroll 1
@@ -184,8 +193,12 @@ MC_FN double norm_of(double most, int p)
 template <class C, class K>
 MC_FN void pack(terms_t<K> t, typename C::settings set, mc_i64 at, int m, draws_t from, mc_u8 *wire)
 {
+    __shared__ struct {
+        typename C::template scale<K> scale;
+        bool empty;
+    } shared;
     typename K::SUM v[4];
-    typename C::scale scale = {};
+    typename C::template scale<K> scale = {};
     double factor = 1;
     bool coding = false, empty = false, kept = false;
     from.first += at;
@@ -215,12 +228,16 @@ MC_FN void pack(terms_t<K> t, typename C::settings set, mc_i64 at, int m, draws_
             factor = mc_norm_factor(most);
             continue;
         }
-        double norm = norm_of(most * factor, set.p);
-        bool bad = top >= limit_of(K()) || !(norm < mc_f64(MC_INF64));
-        scale = C::template make<K>(norm, factor, bad, m, set);
-        if (threadIdx.x == 0)
-            C::template write<K>(scale, bad, set, from, wire + place_of(set, at, at + m).block);
-        empty = bad || norm == 0;
+        if (threadIdx.x == 0) { /* of doubles, which some GPUs have few units for, one thread is enough */
+            double norm = norm_of(most * factor, set.p);
+            bool bad = top >= limit_of(K()) || !(norm < mc_f64(MC_INF64));
+            shared.scale = C::template make<K>(norm, factor, bad, m, set);
+            shared.empty = bad || norm == 0;
+            C::template write<K>(shared.scale, set, from, wire + place_of(set, at, at + m).block);
+        }
+        __syncthreads();
+        scale = shared.scale;
+        empty = shared.empty;
         coding = true;
     }
 }

@@ -138,10 +138,11 @@ class Scaled:
 
 
 class Dithered(Scaled):
-    """Levels of a norm."""
+    """Levels of a norm. One natural level above 0 is a standard one; float32 has more bits for these."""
 
     def __init__(self, kind: str, bits: int, p: int, block: int, flags: int):
         self.natural, self.natural_norm = bool(flags & NATURAL_LEVELS), bool(flags & NATURAL_NORM)
+        self.natural &= bits > 2 or kind == "f64"
         norm = 8 if kind == "f64" else 4
         super().__init__(kind, bits, block, norm // 4 if self.natural_norm else norm)
         self.p, self.top = p, (1 << bits - 1) - 1
@@ -154,18 +155,29 @@ class Dithered(Scaled):
                 norm = np.minimum(size / factor, np.finfo(np.float64).max)
             else:
                 norm = sent_f32(size, SPARE[self.kind])
-            unit = norm.astype(np.float64) * factor
-            if self.natural:
-                inverse = 2.0 ** (self.top - 1) / unit
-            elif self.natural_norm:  # the decoder's is another, and its step proportional to it
-                inverse = 1 / (unit * self.unit(self.real([1])))
-            else:
-                inverse = 1 / (self.unit(norm) * factor)
-            y = v[:, :m].astype(np.float64) * factor[:, None] * inverse[:, None]
+                factor = np.where(norm < 2.0**-63, np.float32(2.0**96), np.float32(1))
+            y = v[:, :m] * factor[:, None] * self.inverse(norm, factor)[:, None]
         y[bad | (norm == 0)] = 0
         level = (self.natural_level if self.natural else self.standard_level)(y, r)
         code = np.minimum(np.abs(level), self.top) + 128 * (level < 0)
         return self.write(np.where(bad, self.real(np.nan), norm), more), code.astype(np.uint8)
+
+    def inverse(self, norm, factor):
+        """What values times the factor are multiplied with, to be compared with levels."""
+        if self.natural:
+            unit = norm * factor
+        elif self.natural_norm:  # the decoder's is another, and its step proportional to it
+            unit = norm * factor * self.unit(self.real([1]))
+        else:
+            unit = self.unit(norm) * factor
+        return self.real(self.one) / unit
+
+    @property
+    def one(self):
+        """What is compared with the highest natural level, or with one standard level."""
+        if self.kind == "f64":
+            return 2.0 ** (self.top - 1) if self.natural else 1.0
+        return 2.0**64 if self.natural else 2.0 ** (31 - self.bits)
 
     def unit(self, norm):
         """What levels are multiplied with: the norm, or norm / u rounded up, to bits that the kind has room for."""
@@ -178,15 +190,26 @@ class Dithered(Scaled):
             spare = (spare + 1) * (self.top + 1) - 1
         return (u + spare - (u + spare) % (spare + 1)).astype(f"u{step.itemsize}").view(self.real)
 
-    def standard_level(self, t, r):
-        """The level below t, and one more with the probability of the fraction, of which 32 bits count."""
-        fixed = (t + 1.5 * 2**20).view(np.int64) - np.int64((1043 << 52) + (1 << 51))
-        return (fixed >> 32) + (r < (fixed & 0xFFFFFFFF))
+    def standard_level(self, y, r):
+        """The level below y, and one more with the probability of the fraction: random bits carry into the level.
+
+        Of float64, which is in levels, 32 bits of the fraction count, of float32 31 - bits.
+        """
+        if self.kind == "f64":
+            fixed = (y + 1.5 * 2**20).view(np.int64) - np.int64((1043 << 52) + (1 << 51))
+            return (fixed >> 32) + (r < (fixed & 0xFFFFFFFF))
+        return y.astype(np.int32) + (r >> np.uint32(self.bits + 1)).astype(np.int32) >> 31 - self.bits
 
     def natural_level(self, y, r):
+        """The power of two below |y|, and one more; below the lowest y / 2 and half of that take the place of y."""
         a = np.abs(y)
-        w = np.maximum(a, 0.5 * a + 0.5).view(np.int64)
-        level = (w >> 52) - 1022 + (r < (w >> 20 & 0xFFFFFFFF))
+        if self.kind == "f64":
+            w = np.maximum(a, 0.5 * a + 0.5).view(np.int64)
+            level = (w >> 52) - 1022 + (r < (w >> 20 & 0xFFFFFFFF))
+        else:
+            half = np.float32(2.0 ** (64 - self.top))
+            w = np.maximum(a, np.float32(0.5) * a + half).view(np.uint32)
+            level = (w + (r >> np.uint32(9)) >> np.uint32(23)).astype(np.int32) - (191 - self.top)
         return np.where(np.signbit(y), -level, level)
 
     def write(self, norm, more):
