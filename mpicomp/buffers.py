@@ -49,7 +49,7 @@ def flat(spec: Any, name: str, writable: bool = False) -> Optional[Flat]:
 def parts(spec: Any, name: str) -> tuple[Any, Any, Any, Any]:
     """(array, count, displacement, datatype) of a spec."""
     data, *rest = spec or [None]
-    if not 1 <= len(rest) <= 3 or any(np.ndim(each) for each in rest if hasattr(each, "dtype")):
+    if not 1 <= len(rest) <= 3 or any(getattr(each, "shape", ()) for each in rest):
         raise SpecError(
             f"{name} must be one array, or [array, count, displacement, datatype] without what is left out, not {len(spec)} "
             f"of {', '.join(dict.fromkeys(type(each).__name__ for each in spec))}"

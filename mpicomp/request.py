@@ -70,7 +70,7 @@ class Request:
 
 
 def _under_way(request: Any) -> bool:
-    return request.under_way if isinstance(request, Request) else request != MPI.REQUEST_NULL
+    return getattr(request, "under_way", request != MPI.REQUEST_NULL)  # MPI's own are null when they are through
 
 
 class Prequest(Request):
