@@ -13,8 +13,8 @@
  *
  * Error, f32, f16 and bf16: levels are chosen in float32, and |E decode(encode(x)) - x| is at most 2^-22 |x| (its
  * roundings) and, standard, 2^-29 of the norm, natural, 2^-24 of the lowest level. f64: 2^-32 of the distance of two
- * levels and a rounding. For f16 and bf16 norms and steps are rounded up to so few bits that what
- * is decoded can be stored exactly (but below 2^-14 in f16, where it is rounded to multiples of 2^-24).
+ * levels and a rounding. For f16 and bf16 norms and steps are rounded up to so few bits that what is decoded can be stored
+ * exactly (but below 2^-14 in f16, where it is rounded to multiples of 2^-24).
  * With a natural norm, which is a power of two, a step is norm times the step of 1.
  *
  * Norms are summed in double in a fixed order, the same on every machine: the 64 terms of a group are halved three
@@ -27,27 +27,26 @@
 #define MC_NATURAL_NORM 2
 #define MC_NORM_MOST 1e120                     /* squares of larger doubles, or of smaller than 1 by this, are scaled */
 
-/* A level is the next one below a value, and one more with the probability of the fraction that is left: random bits r are
- * added to it and carry into the level.
+/* A level is the next one below a value, and one more with the probability of the fraction that is left: random bits (r, of
+ * doubles ~r) are added to it and carry into the level.
  *
- * Standard levels, with their signs. Floats: y = x * inverse is in units of 2^(bits-31), 31-bits bits of fraction below a level
- * of `bits` bits, and one bit to spare for what was rounded up. Doubles: y is in levels, of which the sum with
- * MC_DITHERING_SHIFT has 32 bits of fraction, also below 0. */
+ * Standard levels, with their signs. Floats: y = x * inverse is 2^(31-bits) for each level, which leaves a bit to spare for what
+ * was rounded up. Doubles: y is 1 for each, and the sum with MC_DITHERING_SHIFT has 32 bits of fraction, also below 0. */
 MC_FN mc_i32 mc_dithering_standard_f32(float y, mc_u32 r, int bits)
 {
     return ((mc_i32)y + (mc_i32)(r >> (bits + 1))) >> (31 - bits);
 }
 
-#define MC_DITHERING_SHIFT 1572864.0           /* 1.5 * 2^20, of which the upper word is */
-#define MC_DITHERING_ZERO 0x41380000
+#define MC_DITHERING_SHIFT 1572864.0           /* 1.5 * 2^20 */
+#define MC_DITHERING_ZERO 0x41380000           /* its upper word */
 MC_FN mc_i32 mc_dithering_standard_f64(double y, mc_u32 r)
 {
     return (mc_i32)((mc_bits_f64(y + MC_DITHERING_SHIFT) + (mc_u32)~r) >> 32) - MC_DITHERING_ZERO;
 }
 
-/* Natural levels are powers of two of y = |x| * inverse, the highest 2^64, of doubles the lowest 1. `half` is half of the lowest
- * level: below that y / 2 + half takes the place of y, an exponent less, and y itself as the fraction. The level of floats is
- * what is returned above MC_NATURAL_TOP - top. */
+/* Natural levels are powers of two of y = |x| * inverse: of floats the highest is 2^64, of doubles the lowest 1. `half` is half
+ * of the lowest: below that y / 2 + half takes the place of y, an exponent less, and y itself as the fraction. Floats: the
+ * level above MC_NATURAL_TOP - top. */
 #define MC_NATURAL_TOP (127u + 64)
 MC_FN mc_u32 mc_dithering_natural_f32(float y, float half, mc_u32 r)
 {

@@ -23,7 +23,8 @@ typedef struct {
 MC_FN settings_t settings(mc_i32 bits, mc_i32 p, mc_i32 block, mc_i32 flags, int norm_bytes, mc_u32 spare)
 {
     int natural_norm = (flags & MC_NATURAL_NORM) != 0, head = natural_norm ? norm_bytes / 4 : norm_bytes;
-    int natural = flags & MC_NATURAL_LEVELS && (bits > 2 || norm_bytes == 8); /* one level: floats have more bits for standard */
+    /* One natural level above 0 is a standard one, for which floats have more bits of fraction. */
+    int natural = flags & MC_NATURAL_LEVELS && (bits > 2 || norm_bytes == 8);
     settings_t set = {bits, p, block, head, natural, natural_norm, (1u << (bits - 1)) - 1, spare};
     return set;
 }
@@ -41,20 +42,19 @@ MC_FN scale_t_f64 scale_f64(double norm, settings_t set)
     return scale;
 }
 
-/* With what values are multiplied to compare them with levels: the highest, or one standard level, is 1 / inverse. A natural
- * norm is another on the wire, and the unit proportional to it. Values of doubles are multiplied with `factor` first; their
- * natural levels are counted from the lowest, norm / 2^(top-1). */
+/* A scale to code with, and to write. A natural norm is another on the wire, and what levels are multiplied with proportional
+ * to it. */
 MC_FN scale_t_f32 scale_to_code_f32(float norm, settings_t set)
 {
     scale_t_f32 scale = scale_f32(norm, set);
     mc_u32 to = set.natural ? MC_NATURAL_TOP : (mc_u32)(127 + 31 - set.bits);
-    float unit = scale.unit;
+    float near;
     scale.factor = mc_dithering_factor(norm);
     if (set.natural_norm && !set.natural)
-        unit = mc_mul_f32(mc_mul_f32(norm, scale.factor), mc_dithering_step_f32(1, set.top, set.spare));
+        near = mc_mul_f32(mc_mul_f32(norm, scale.factor), mc_dithering_step_f32(1, set.top, set.spare));
     else
-        unit = mc_mul_f32(unit, scale.factor);
-    scale.inverse = mc_div_f32(mc_f32(to << 23), unit);
+        near = mc_mul_f32(scale.unit, scale.factor);
+    scale.inverse = mc_div_f32(mc_f32(to << 23), near);
     return scale;
 }
 
