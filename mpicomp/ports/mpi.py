@@ -28,7 +28,9 @@ _SALT_BITS = 12  # of what the ranks agreed upon; fewer where MPI has few tags
 _LEND = 64 << 10  # bytes from which a wire stays where it is, for ranks of the same node
 _ARENA = 256 << 20  # bytes of address space for such wires; memory is taken as it is used
 _SPIN = 100e-6  # seconds of waiting before the core is offered to others,
-_LONG = 1e-3  # and before it is left to them: where all ranks of a core offer it, it goes from one that waits to the next
+_LONG = (
+    1e-3  # and before it is left to them: where all ranks of a core offer it, it goes from one that waits to the next
+)
 
 
 class MPIPort(Port):
