@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import Any, Iterator, Optional
 
 from . import tuning
 from .arrays import KINDS
+from .checks import number
 from .codecs.lowrank import LowRank
 from .codecs.raw import Raw
 from .codecs.zstd import Zstd
@@ -173,7 +173,7 @@ def choose(
     if table is not None:
         best = table.ranking(nbytes, CANDIDATES)[0][0]
         return plan(best, f"it is the fastest by times {table.source}")
-    floor = int(os.environ.get("MPICOMP_FLOOR", FLOOR))
+    floor = number("MPICOMP_FLOOR", FLOOR)
     if nbytes < floor:
         return plan("raw", f"it is under {floor:,} bytes and nothing was measured yet")
     return plan("direct", f"it is at least {floor:,} bytes and nothing was measured yet")

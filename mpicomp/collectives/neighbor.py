@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Optional, Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ from mpi4py import MPI
 
 from .. import agreement, arrays, buffers, engine, exchange
 from ..arrays import KINDS, Flat
+from ..checks import number
 from ..codecs import Codec, Raw
 from ..codecs.base import as_kind
 from ..engine import Run
@@ -285,7 +285,7 @@ def _codec(settings: Settings, n: int, kind: str, always: bool) -> Codec:
 
 
 def _small(n: int, kind: str) -> bool:
-    return n * KINDS[kind].storage.itemsize < int(os.environ.get("MPICOMP_FLOOR", FLOOR))
+    return n * KINDS[kind].storage.itemsize < number("MPICOMP_FLOOR", FLOOR)
 
 
 def _rows(comm: Any, name: str, x: Flat, recvbuf: Any) -> Optional[list[Flat]]:
