@@ -122,7 +122,7 @@ MC_FN void LOCAL(code_group)(const SUM *v, mc_i64 m, settings_t set, FOR_SUM(sca
 }
 
 /* One block of m sums to wire. */
-static void LOCAL(pack)(const LOCAL(terms_t) *t, settings_t set, mc_i64 at, mc_i64 m, draws_t from, mc_u8 *wire)
+MC_FN void LOCAL(pack)(const LOCAL(terms_t) *t, settings_t set, mc_i64 at, mc_i64 m, draws_t from, mc_u8 *wire)
 {
     SUM room[ROOM];
     tally_t got;
