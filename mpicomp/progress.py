@@ -16,10 +16,8 @@ from mpi4py import MPI
 
 from .engine import Run
 
-NAP = 50e-6  # seconds between two looks when nothing moved;
-LONGEST = (
-    500e-6  # the longer it lasts the fewer: a look costs as much as sending some ten KB, and takes it from the caller
-)
+NAP = 200e-6  # seconds between two looks when nothing moved;
+LONGEST = 1e-3  # the longer it lasts the fewer: a look takes its time from the caller, and the system sends what it has
 
 
 def watch(run: Run) -> None:
