@@ -25,7 +25,9 @@ def take_turns(
     begin = time.perf_counter()
     taken: list[list[float]] = []
     while len(taken) < warmups + turns:
-        order = np.random.default_rng(len(taken)).permutation(len(jobs))  # what comes before leaves its traces in caches
+        order = np.random.default_rng(len(taken)).permutation(
+            len(jobs)
+        )  # what comes before leaves its traces in caches
         times = {job: _once(jobs[job], comm, repeat) for job in order.tolist()}
         taken.append([times[job] for job in range(len(jobs))])
         late = time.perf_counter() - begin > budget and len(taken) > 3
