@@ -28,6 +28,12 @@ MC_FN void stream(void *out, const void *v, int nbytes)
             _mm512_stream_si512((__m512i *)((char *)out + k), _mm512_loadu_si512((const char *)v + k));
         return;
     }
+#elif defined(__AVX__)
+    if ((uintptr_t)out % 32 == 0 && nbytes % 32 == 0) {
+        for (int k = 0; k < nbytes; k += 32)
+            _mm256_stream_si256((__m256i *)((char *)out + k), _mm256_loadu_si256((const __m256i *)((const char *)v + k)));
+        return;
+    }
 #endif
     for (int k = 0; k < nbytes; k += 16)
         _mm_stream_si128((__m128i *)((char *)out + k), _mm_loadu_si128((const __m128i *)((const char *)v + k)));

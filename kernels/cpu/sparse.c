@@ -80,11 +80,12 @@ MC_FN mc_i64 append(mc_u64 bits, mc_i64 at, mc_u16 *index, mc_i64 found)
     return found;
 }
 
-/* randk: the indices of a block, in order. Meanwhile memory is asked for what will be read next, a byte a value. */
-static void draw_indices(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index, const void *next)
+/* randk: the indices of a block, in order. Meanwhile memory is asked for some of the nbytes that will be read next, a byte
+ * a value: of each quarter, since that is how they will be read. */
+static void draw_indices(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index, const char *next, mc_i64 nbytes)
 {
     mc_u64 taken[MC_SPARSE_MOST / 64];
-    mc_i64 found = 0;
+    mc_i64 found = 0, quarter = nbytes / 4;
     EACH(s, k) index[s] = (mc_u16)mc_randk_draw(key, (mc_u32)s, (mc_u32)(m - k + s));
     memset(taken, 0, (size_t)((m + 63) / 64) * 8);
     EACH(s, k)
@@ -94,8 +95,7 @@ static void draw_indices(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index, const vo
         taken[t / 64] |= (mc_u64)1 << (t % 64);
     }
     for (mc_i64 at = 0; at < m; at += 64) {
-        if (next)
-            __builtin_prefetch((const char *)next + at, 0, 2);
+        EACH(s, next && at % 256 == 0 ? 4 : 0) __builtin_prefetch(next + s * quarter + at / 4, 0, 2);
         found = append(taken[at / 64], at, index, found);
     }
 }
@@ -105,7 +105,7 @@ static int read_randk(const mc_u8 *tail, mc_i64 m, mc_i64 k, mc_u16 *index, int 
     mc_u64 word;
     memcpy(&word, tail, 8);
     *mark = (int)(word >> 63);
-    draw_indices(word & ~MC_RANDK_MARK, m, k, index, NULL);
+    draw_indices(word & ~MC_RANDK_MARK, m, k, index, NULL, 0);
     return 1;
 }
 
