@@ -80,23 +80,29 @@ MC_FN mc_i64 append(mc_u64 bits, mc_i64 at, mc_u16 *index, mc_i64 found)
     return found;
 }
 
-/* randk: the indices of a block, in order. Meanwhile memory is asked for some of the nbytes that will be read next, a byte
- * a value: of each quarter, since that is how they will be read. */
+/* randk: the indices of a block, in order. Meanwhile memory is asked for some of the nbytes that will be read next: of each
+ * quarter, since that is how they will be read. */
 static void draw_indices(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index, const char *next, mc_i64 nbytes)
 {
     mc_u64 taken[MC_SPARSE_MOST / 64];
-    mc_i64 found = 0, quarter = nbytes / 4;
+    mc_i64 found = 0, quarter = nbytes / 4, line = 0;
     EACH(s, k) index[s] = (mc_u16)mc_randk_draw(key, (mc_u32)s, (mc_u32)(m - k + s));
-    memset(taken, 0, (size_t)((m + 63) / 64) * 8);
+    memset(taken, 0, (size_t)((m + 4095) / 4096) * 64 * 8);
     EACH(s, k)
     {
         mc_u32 t = index[s], j = (mc_u32)(m - k + s);
         t = taken[t / 64] >> (t % 64) & 1 ? j : t;
         taken[t / 64] |= (mc_u64)1 << (t % 64);
     }
-    for (mc_i64 at = 0; at < m; at += 64) {
-        EACH(s, next && at % 256 == 0 ? 4 : 0) __builtin_prefetch(next + s * quarter + at / 4, 0, 2);
-        found = append(taken[at / 64], at, index, found);
+    for (mc_i64 at = 0; at < m; at += 4096) {
+        mc_u8 flag[64];
+        EACH(j, 64) flag[j] = taken[at / 64 + j] == 0;
+        for (mc_u64 words = bytes_equal(flag, 0); words; words &= words - 1) {
+            mc_i64 word = at / 64 + __builtin_ctzll(words);
+            for (int twice = 0; next && twice < 2; twice++, line++)
+                __builtin_prefetch(next + line % 4 * quarter + line / 4 * 64, 0, 2);
+            found = append(taken[word], 64 * word, index, found);
+        }
     }
 }
 
