@@ -2,10 +2,9 @@
 
     python -m benchmarks.scaling      as root, some minutes; what is in --results is not measured again
 
-Raw is MPI's own Allreduce, at 1 Gbit/s in its default or as a forced ring, whichever took less time; natural travels
-by `direct`. The predictor is told
-of the emulation: that the hosts share this machine's cores, and that headers take their part of a link. Nothing else of
-what is measured.
+Raw is MPI's own Allreduce, at 1 Gbit/s in its default or as a forced ring, whichever took less time; natural travels by
+each of WAYS. The predictor is told of the emulation: that the hosts share this machine's cores, and that headers take
+their part of a link. Nothing else of what is measured.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from mpicomp.ports.sim import Costs, Network
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "scaling.md"
 SIZE, VALUES = "40M", 10 << 20
-SPECS = ("raw", "natural")
+WAYS = ("direct", "ring")  # of natural
 RATES = ("1Gbit", "100Mbit")
 HOSTS = (2, 4, 8)
 LATENCY = 50e-6  # of the emulation itself; more would be added by a program that has to share the cores, too
@@ -55,16 +54,16 @@ def main() -> None:
 
 
 def measure(rate: str, hosts: int) -> dict[str, float]:
-    """Seconds of raw and natural."""
+    """Seconds of raw and, by each way, of natural."""
     file = ROOT / "build" / "scaling-run.json"
-    words = f"-m mpicomp bench allreduce --sizes {SIZE} -c 0 --algorithm direct natural -J {file}"
+    words = f"-m mpicomp bench allreduce --sizes {SIZE} -c 0 --algorithm {','.join(WAYS)} natural -J {file}"
     turns, rings = ("-n 5 -w 1", (False, True)) if rate == "1Gbit" else ("-n 3 -w 0", (False,))
     times = []
     for ring in rings:
         run(hosts, rate, ring, f"{words} {turns}")
-        (row,) = json.loads(file.read_text())["rows"]
-        times.append((row["raw_us"] / 1e6, row["time_us"] / 1e6))
-    return dict(zip(SPECS, map(min, zip(*times))))
+        rows = json.loads(file.read_text())["rows"]
+        times.append({"raw": rows[0]["raw_us"] / 1e6, **{row["algorithm"]: row["time_us"] / 1e6 for row in rows}})
+    return {name: min(each[name] for each in times) for name in times[0]}
 
 
 def run(hosts: int, rate: str, ring: bool, words: str) -> None:
@@ -82,22 +81,25 @@ def shared(costs: Costs, ranks: int) -> Costs:
 
 def predict(rate: str, hosts: int) -> dict[str, float]:
     net = Network(LATENCY, bits_per_second(rate) / 8 * GOODPUT, overhead=speeds.message())
-    costs = {spec: shared(speeds.costs(codec(spec), 4 << 20), hosts) for spec in SPECS}
-    raw = [prediction.allreduce(VALUES, hosts, "raw", name, net, costs["raw"], WHOLE) for name in ("ring", "halving")]
-    natural = prediction.allreduce(VALUES, hosts, "natural", "direct", net, costs["natural"])
-    return {"raw": min(raw).seconds, "natural": natural.seconds}
+    plain, natural = (shared(speeds.costs(codec(spec), 4 << 20), hosts) for spec in ("raw", "natural"))
+    raw = [prediction.allreduce(VALUES, hosts, "raw", name, net, plain, WHOLE).seconds for name in ("ring", "halving")]
+    return {
+        "raw": min(raw),
+        **{way: prediction.allreduce(VALUES, hosts, "natural", way, net, natural).seconds for way in WAYS},
+    }
 
 
 def write(found: dict[str, dict[str, float]]) -> None:
     heads = ["link", "hosts"]
-    heads += [f"{spec}: {what}" for spec in SPECS for what in ("measured, ms", "predicted, ms", "off by")]
+    names = {"raw": "raw", **{way: f"natural, {way}" for way in WAYS}}
+    heads += [f"{shown}: {what}" for shown in names.values() for what in ("measured, ms", "predicted, ms", "off by")]
     rows = []
     for rate, hosts in ((rate, hosts) for rate in RATES for hosts in HOSTS if f"{rate} {hosts}" in found):
         measured, predicted = found[f"{rate} {hosts}"], predict(rate, hosts)
         row: list[Any] = [rate.replace("Gbit", " Gbit/s").replace("Mbit", " Mbit/s"), hosts]
-        for spec in SPECS:
-            off = 100 * (predicted[spec] / measured[spec] - 1)
-            row += [number(1e3 * measured[spec]), number(1e3 * predicted[spec]), f"{off:+.0f} %"]
+        for name in names:
+            off = 100 * (predicted[name] / measured[name] - 1)
+            row += [number(1e3 * measured[name]), number(1e3 * predicted[name]), f"{off:+.0f} %"]
         rows.append(row)
     text = table(heads, rows)
     print(text)
