@@ -8,12 +8,13 @@ are behind go first. Only what the kernels of mpicomp are compiled to is known h
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import numpy as np
 import nvrtc
 
-ARCHITECTURE = "compute_75"
+ARCHITECTURE = "sm_75"
 SHARED = 1 << 62  # where shared memory begins among generic addresses
 NAMES = {"b": "u", "u": "u", "s": "i", "f": "f"}
 LETTERS = {"u64": "P", "u32": "i", "f32": "f", "f64": "d"}
@@ -36,6 +37,7 @@ class PTXError(RuntimeError):
     """A kernel did what no kernel may."""
 
 
+@cache
 def dtype(name: str) -> np.dtype:
     """NumPy's type of .b32, .s64, .f16, .pred and so on."""
     return np.dtype("?") if name == "pred" else np.dtype(f"{NAMES[name[0]]}{int(name[1:]) // 8}")
@@ -168,7 +170,8 @@ class Run:
 
     def _step(self, predicate: Any, negated: bool, words: list[str], operands: list[str]) -> None:
         everybody = self.active
-        self.active = everybody[self._chosen(predicate, negated)]
+        if predicate is not None:
+            self.active = everybody[self._chosen(predicate, negated)]
         if len(self.active):
             function = getattr(self, f"op_{words[0]}", None)
             if function is None:
@@ -502,8 +505,10 @@ class Run:
 
 def _cast(value: np.ndarray, to: np.dtype) -> np.ndarray:
     """The same bits; widened or cut as registers are."""
+    if value.dtype == to:
+        return value
     value = np.ascontiguousarray(value)
-    if value.dtype == to or to == np.dtype("?") or value.dtype == np.dtype("?"):
+    if to == np.dtype("?") or value.dtype == np.dtype("?"):
         return value.astype(to)
     if value.itemsize == to.itemsize:
         return value.view(to)
