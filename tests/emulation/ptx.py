@@ -123,7 +123,7 @@ class Run:
         self.stride = -(-max(program.shared_size, 1) // 16) * 16
         self.shared = np.full(blocks * self.stride, 0xCD, np.uint8)
         self.live, self.waiting = np.ones(self.count, bool), np.zeros(self.count, bool)
-        self.parked = np.zeros(self.count, bool)  # at a shuffle, until the other lanes come
+        self.parked = np.zeros(self.count, bool)  # at a shuffle or vote, until the other lanes come
         self.place = np.zeros(self.count, np.int64)
         self.active = number
 
@@ -145,7 +145,7 @@ class Run:
                 if code[at][2][0] in JUMPS:
                     self._jump(at, *code[at])
                     break
-                if code[at][2][0] == "shfl" and not self._gather(at):
+                if code[at][2][0] in ("shfl", "vote") and not self._gather(at):
                     break
                 self._step(*code[at])
                 at += 1
@@ -154,7 +154,7 @@ class Run:
                     break
 
     def _gather(self, at: int) -> bool:
-        """Go on with the warps whose lanes have all come to a shuffle; the others wait there."""
+        """Go on with the warps whose lanes have all come to a shuffle or vote; the others wait there."""
         here = self.parked & (self.place == at)
         here[self.active] = True
         missing = np.unique(self.warp[self.live & ~here])
@@ -321,6 +321,13 @@ class Run:
         self.put(name, given[self.warp[self.active], source])
         if ok:
             self.put(ok, np.ones(len(self.active), bool))
+
+    def op_vote(self, words: list[str], operands: list[str]) -> None:
+        if "ballot" not in words or self.get(operands[2], "b32").min() != 0xFFFFFFFF:
+            raise PTXError("only whole warps vote here, and by ballot")
+        votes = np.zeros((self.warp.max() + 1, 32), "u4")
+        votes[self.warp[self.active], self.lane[self.active]] = self.get(operands[1], "pred")
+        self.put(operands[0], (votes << np.arange(32, dtype="u4")).sum(1, dtype="u4")[self.warp[self.active]])
 
     # Arithmetic
 

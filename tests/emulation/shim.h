@@ -238,6 +238,14 @@ static inline unsigned __shfl_xor_sync(unsigned mask, unsigned v, int distance)
     return (unsigned)shim::wait(shim::SHUFFLE, v, (shim::current & 31) ^ distance);
 }
 
+static inline unsigned __ballot_sync(unsigned mask, bool vote)
+{
+    unsigned votes = (unsigned)vote << (shim::current & 31);
+    for (int distance = 1; distance < 32; distance *= 2)
+        votes |= __shfl_xor_sync(mask, votes, distance);
+    return votes;
+}
+
 template <class X> X atomicMax(X *p, X v) { X old = *p; *p = old > v ? old : v; return old; }
 template <class X> X atomicAdd(X *p, X v) { X old = *p; *p = old + v; return old; }
 template <class X> X atomicOr(X *p, X v) { X old = *p; *p = old | v; return old; }
