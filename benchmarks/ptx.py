@@ -75,7 +75,7 @@ def registers(architecture: str, options: tuple[str, ...] = ("-DMC_KIND=f32",), 
     """(registers, spilled bytes) of every kernel."""
     found = {}
     for name in device.FILES:
-        log = nvrtc.compile(device.source(name), architecture, EXACT, "--ptxas-options=-v", *options, major=major)[2]
+        log = nvrtc.compile(device.source(name), architecture, EXACT, *options, major=major)[2]
         for kernel, text in re.findall(r"Compiling entry function '(\w+)'(.*?)(?=Compiling entry|\Z)", log, re.S):
             spilled = sum(map(int, re.findall(r"(\d+) bytes spill", text)))
             found[kernel] = int(re.findall(r"Used (\d+) registers", text)[0]), spilled

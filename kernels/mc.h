@@ -21,8 +21,10 @@ MC_FN mc_u64 mc_bits_f64(double x) { return (mc_u64)__double_as_longlong(x); }
 MC_FN double mc_f64(mc_u64 u) { return __longlong_as_double((mc_i64)u); }
 #ifdef __CUDACC__
 MC_FN mc_u32 mc_swap(mc_u32 v, int distance) { return __shfl_xor_sync(0xFFFFFFFFu, v, distance); }
+MC_FN mc_u32 mc_ballot(bool vote) { return __ballot_sync(0xFFFFFFFFu, vote); }
 #else
 MC_FN mc_u32 mc_swap(mc_u32 v, int distance) { return (mc_u32)__shfl_xor((int)v, distance); }
+MC_FN mc_u32 mc_ballot(bool vote) { return (mc_u32)(__ballot(vote) >> (__lane_id() & 32)); } /* of 32 lanes, where a wave has 64 */
 #endif
 MC_FN double mc_add_exact(double c, double a, double b) { return a * b + c; }
 MC_FN float mc_add_half(float c, float a) { return 0.5f * a + c; }

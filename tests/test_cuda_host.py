@@ -8,9 +8,11 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from mpicomp.cli import main
 from mpicomp.ports.cuda_aware import cuda_aware
 
 STANDIN = Path(__file__).parent / "emulation" / "standin"
@@ -72,6 +74,16 @@ def test_the_benchmark_of_kernels_runs_where_a_stand_in_is_for_the_gpu():
         assert row["gbs"] > 0 and row["copy"] > 0
     limits = {row["kernel"]: row["limit"] for row in said["rows"] if row["codec"] == "natural"}
     assert limits["encode"] == limits["decode"] == pytest.approx(8 / (4 + 9 / 8), rel=1e-3)
+
+
+def test_the_benchmark_of_kernels_says_where_there_is_no_gpu(monkeypatch):
+    def missing():
+        raise RuntimeError("no driver")
+
+    cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=SimpleNamespace(getDevice=missing, getDeviceProperties=None)))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    with pytest.raises(SystemExit, match=r"no GPU that CuPy can use \(no driver\)"):
+        main(["bench", "codecs", "natural", "--device", "cuda"])
 
 
 def test_whether_mpi_is_cuda_aware_can_be_overruled(monkeypatch):

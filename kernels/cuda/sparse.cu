@@ -74,15 +74,6 @@ MC_FN mc_u32 number_of(int i)
     return room()->before[i / 32] + __popc(room()->kept[i / 32] & ((1u << (i % 32)) - 1));
 }
 
-/* Bits of four values of each of eight threads together. */
-MC_FN mc_u32 joined(mc_u32 nibble)
-{
-    mc_u32 w = nibble << (4 * (threadIdx.x & 7));
-    for (int distance = 1; distance < 8; distance *= 2)
-        w |= mc_swap(w, distance);
-    return w;
-}
-
 /* The kth largest magnitude of a block, eight bits at a time; room->remaining of the values that equal it are kept, the
  * first ones. room->infinite counts what is not finite. */
 template <class K> MC_FN mc_u64 kth(const typename K::STORED *x, int m, int k)
@@ -119,21 +110,17 @@ template <class K> MC_FN mc_u64 kth(const typename K::STORED *x, int m, int k)
     return found;
 }
 
-/* Marks the k largest. */
+/* Marks the k largest. A value a thread, not four: ballots make words of the map, which costs more loads but no shuffles. */
 template <class K> MC_FN void mark_largest(const typename K::STORED *x, int m, int k)
 {
     room_t *r = room();
     mc_u64 least = kth<K>(x, m, k);
     mc_u32 ties = r->remaining;
-    EACH_QUAD_SHARED(i, m)
+    EACH_SHARED(i, (m + 31) / 32 * 32)
     {
-        four<typename K::STORED> q = load4(x, i, m);
-        mc_u32 more = 0, equal = 0;
-        EACH(j, 4) more |= (mc_u32)(i + j < m && magnitude<K>(q.v[j]) > least) << j;
-        EACH(j, 4) equal |= (mc_u32)(i + j < m && magnitude<K>(q.v[j]) == least) << j;
-        more = joined(more);
-        equal = joined(equal);
-        if (threadIdx.x % 8 == 0) {
+        mc_u64 u = i < m ? magnitude<K>(x[i]) : 0;
+        mc_u32 more = mc_ballot(i < m && u > least), equal = mc_ballot(i < m && u == least);
+        if (threadIdx.x % 32 == 0) {
             r->kept[i / 32] = more;
             r->equal[i / 32] = equal;
         }

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import pickle
 from functools import cache
 from pathlib import Path
+
+from kept import kept
 
 # What cupy.RawModule adds to mpicomp's own options; the last of contradictory ones counts.
 CUPY = ("-std=c++17", "-ftz=true", "--device-as-default-execution-space")
@@ -22,12 +25,21 @@ def library(major: str = "") -> ctypes.CDLL | None:
 
 def compile(source: str, architecture: str, *options: str, major: str = "") -> tuple[str, bytes, str]:
     """(PTX, machine code, what the assembler says), for architectures like sm_80. RuntimeError with the compiler's words."""
+    given = (f"-arch={architecture}", *options, "--ptxas-options=-v", *CUPY)
+    compiler = Path(library(major)._name)  # type: ignore[union-attr]
+    made_of = source, *given, str(compiler), str(compiler.stat().st_mtime_ns)
+    made = kept(".nvrtc", *made_of, make=lambda path: path.write_bytes(pickle.dumps(_compile(source, given, major))))
+    return pickle.loads(made.read_bytes())
+
+
+def _compile(source: str, options: tuple[str, ...], major: str) -> tuple[str, bytes, str]:
     nvrtc = library(major)
     assert nvrtc is not None
     program = ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
-    given = [f"-arch={architecture}", *options, *CUPY]
-    status = nvrtc.nvrtcCompileProgram(program, len(given), (ctypes.c_char_p * len(given))(*map(str.encode, given)))
+    status = nvrtc.nvrtcCompileProgram(
+        program, len(options), (ctypes.c_char_p * len(options))(*map(str.encode, options))
+    )
 
     def get(what: str) -> bytes:
         size = ctypes.c_size_t()

@@ -8,12 +8,13 @@ are behind go first. Only what the kernels of mpicomp are compiled to is known h
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import numpy as np
 import nvrtc
 
-ARCHITECTURE = "compute_75"
+ARCHITECTURE = "sm_75"
 SHARED = 1 << 62  # where shared memory begins among generic addresses
 NAMES = {"b": "u", "u": "u", "s": "i", "f": "f"}
 LETTERS = {"u64": "P", "u32": "i", "f32": "f", "f64": "d"}
@@ -36,6 +37,7 @@ class PTXError(RuntimeError):
     """A kernel did what no kernel may."""
 
 
+@cache
 def dtype(name: str) -> np.dtype:
     """NumPy's type of .b32, .s64, .f16, .pred and so on."""
     return np.dtype("?") if name == "pred" else np.dtype(f"{NAMES[name[0]]}{int(name[1:]) // 8}")
@@ -121,7 +123,7 @@ class Run:
         self.stride = -(-max(program.shared_size, 1) // 16) * 16
         self.shared = np.full(blocks * self.stride, 0xCD, np.uint8)
         self.live, self.waiting = np.ones(self.count, bool), np.zeros(self.count, bool)
-        self.parked = np.zeros(self.count, bool)  # at a shuffle, until the other lanes come
+        self.parked = np.zeros(self.count, bool)  # at a shuffle or vote, until the other lanes come
         self.place = np.zeros(self.count, np.int64)
         self.active = number
 
@@ -143,7 +145,7 @@ class Run:
                 if code[at][2][0] in JUMPS:
                     self._jump(at, *code[at])
                     break
-                if code[at][2][0] == "shfl" and not self._gather(at):
+                if code[at][2][0] in ("shfl", "vote") and not self._gather(at):
                     break
                 self._step(*code[at])
                 at += 1
@@ -152,7 +154,7 @@ class Run:
                     break
 
     def _gather(self, at: int) -> bool:
-        """Go on with the warps whose lanes have all come to a shuffle; the others wait there."""
+        """Go on with the warps whose lanes have all come to a shuffle or vote; the others wait there."""
         here = self.parked & (self.place == at)
         here[self.active] = True
         missing = np.unique(self.warp[self.live & ~here])
@@ -168,7 +170,8 @@ class Run:
 
     def _step(self, predicate: Any, negated: bool, words: list[str], operands: list[str]) -> None:
         everybody = self.active
-        self.active = everybody[self._chosen(predicate, negated)]
+        if predicate is not None:
+            self.active = everybody[self._chosen(predicate, negated)]
         if len(self.active):
             function = getattr(self, f"op_{words[0]}", None)
             if function is None:
@@ -318,6 +321,13 @@ class Run:
         self.put(name, given[self.warp[self.active], source])
         if ok:
             self.put(ok, np.ones(len(self.active), bool))
+
+    def op_vote(self, words: list[str], operands: list[str]) -> None:
+        if "ballot" not in words or self.get(operands[2], "b32").min() != 0xFFFFFFFF:
+            raise PTXError("only whole warps vote here, and by ballot")
+        votes = np.zeros((self.warp.max() + 1, 32), "u4")
+        votes[self.warp[self.active], self.lane[self.active]] = self.get(operands[1], "pred")
+        self.put(operands[0], (votes << np.arange(32, dtype="u4")).sum(1, dtype="u4")[self.warp[self.active]])
 
     # Arithmetic
 
@@ -502,8 +512,10 @@ class Run:
 
 def _cast(value: np.ndarray, to: np.dtype) -> np.ndarray:
     """The same bits; widened or cut as registers are."""
+    if value.dtype == to:
+        return value
     value = np.ascontiguousarray(value)
-    if value.dtype == to or to == np.dtype("?") or value.dtype == np.dtype("?"):
+    if to == np.dtype("?") or value.dtype == np.dtype("?"):
         return value.astype(to)
     if value.itemsize == to.itemsize:
         return value.view(to)

@@ -13,8 +13,6 @@
 #include <cstring>
 #include <type_traits>
 #include <utility>
-#include <vector>
-#include <math.h>
 #include <ucontext.h>
 
 #define __CUDACC__ 1
@@ -26,6 +24,8 @@
 #define __launch_bounds__(...)
 #define __align__(bytes) alignas(bytes)
 #define __shared__ static __attribute__((section("cuda_shared")))
+
+extern "C" double sqrt(double); /* all of <math.h> would take as long to compile as the kernels */
 
 struct uint3 { unsigned x, y, z; };
 static uint3 threadIdx, blockIdx, blockDim, gridDim;
@@ -54,7 +54,7 @@ struct Thread {
 
 static Fiber fibers[MOST], *idle[MOST];
 static Thread threads[MOST];
-static int count, alive, current, at_barrier, idle_count;
+static int turns[MOST], count, alive, current, at_barrier, idle_count;
 static jmp_buf scheduler, failure;
 static void (*body)(void *);
 static void *argument;
@@ -160,7 +160,6 @@ static const char *run_grid(void (*function)(void *), void *given, unsigned grid
 {
     if (block < 1 || block > MOST || !grid)
         return "launch of no threads, or of too many";
-    std::vector<int> turns(block);
     count = (int)block, body = function, argument = given;
     blockDim = {block, 1, 1}, gridDim = {grid, 1, 1};
     idle_count = MOST;
@@ -186,10 +185,10 @@ static const char *run_grid(void (*function)(void *), void *given, unsigned grid
         alive = count, at_barrier = 0;
         while (alive) {
             bool moved = false;
-            for (int t : turns)
-                if (threads[t].state <= READY) {
+            for (int turn = 0; turn < count; turn++)
+                if (threads[turns[turn]].state <= READY) {
                     moved = true;
-                    resume(t);
+                    resume(turns[turn]);
                 }
             if (!moved)
                 fail("deadlock: a barrier or a shuffle that not all threads come to");
@@ -237,6 +236,14 @@ static inline unsigned __shfl_xor_sync(unsigned mask, unsigned v, int distance)
     if (mask != 0xFFFFFFFFu)
         shim::fail("only whole warps shuffle here");
     return (unsigned)shim::wait(shim::SHUFFLE, v, (shim::current & 31) ^ distance);
+}
+
+static inline unsigned __ballot_sync(unsigned mask, bool vote)
+{
+    unsigned votes = (unsigned)vote << (shim::current & 31);
+    for (int distance = 1; distance < 32; distance *= 2)
+        votes |= __shfl_xor_sync(mask, votes, distance);
+    return votes;
 }
 
 template <class X> X atomicMax(X *p, X v) { X old = *p; *p = old > v ? old : v; return old; }

@@ -14,6 +14,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Sequence
 from ... import __version__
 from ...arrays import Flat, cupy_module
 from ...codecs.base import Codec, Stream, Terms
+from ...errors import CodecError
 from ..timing import size
 from .data import describe, values
 from .report import Bar, Column, Report, digits
@@ -105,4 +106,7 @@ def _row(each: Codec, x: Any, copy: Job, job: Job, name: str, times: Mapping[str
 
 
 def _name(cupy: Any) -> str:
-    return cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())["name"].decode()
+    try:
+        return cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())["name"].decode()
+    except RuntimeError as error:  # which CuPy's own are
+        raise CodecError(f"--device cuda: there is no GPU that CuPy can use ({error})") from error

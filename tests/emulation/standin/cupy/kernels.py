@@ -13,9 +13,12 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parent.parent.parent))
 
+import numpy as np  # noqa: E402
 import shim  # noqa: E402
 
-TYPES = {"P": "uint64", "q": "int64 uint64", "i": "int32 uint32", "f": "float32", "d": "float64"}
+TYPES = {"P": ("uint64",), "q": ("int64", "uint64"), "i": ("int32", "uint32"), "f": ("float32",), "d": ("float64",)}
+DTYPES = {letter: tuple(map(np.dtype, names)) for letter, names in TYPES.items()}
+CTYPES = {letter: np.ctypeslib.as_ctypes_type(dtypes[0]) for letter, dtypes in DTYPES.items()}
 ORDER = int(os.environ.get("MPICOMP_TEST_ORDER", 0))  # of the threads of a block
 
 
@@ -26,13 +29,13 @@ def load(code, options):
 
         return ptx.Module(code, options)
     if os.environ.get("MPICOMP_TEST_KERNELS") == "c":
-        return CModule(code, options)
-    return ShimModule(code, options)
+        return CModule(code)
+    return ShimModule(code)
 
 
 class ShimModule:
-    def __init__(self, code, options):
-        self.library = shim.module(code, options)
+    def __init__(self, code):
+        self.library = shim.module(code)
 
     def kernel(self, name):
         return ShimKernel(self.library, name)
@@ -47,12 +50,7 @@ class ShimKernel:
         check(self.name, values, self.letters)
 
     def run(self, blocks, threads, values, memory):
-        given = [
-            getattr(ctypes, f"c_{value.dtype.name.replace('float32', 'float').replace('float64', 'double')}")(
-                value.item()
-            )
-            for value in values
-        ]
+        given = [CTYPES[letter](value.item()) for letter, value in zip(self.letters, values)]
         shim.launch(self.library, self.name, blocks, threads, given, ORDER)
 
 
@@ -60,21 +58,21 @@ def check(name, values, letters):
     if len(values) != len(letters):
         raise TypeError(f"{name} takes {len(letters)} arguments, not {len(values)}")
     for place, (value, letter) in enumerate(zip(values, letters)):
-        if value.dtype.name not in TYPES[letter].split():
-            raise TypeError(f"{name}: argument {place} is {value.dtype}, not {TYPES[letter]}")
+        if value.dtype not in DTYPES[letter]:
+            raise TypeError(f"{name}: argument {place} is {value.dtype}, not {' or '.join(TYPES[letter])}")
 
 
 class CModule:
     """The C kernels of the same names; for the few that only GPUs have, those of the source."""
 
-    def __init__(self, code, options):
-        self.code, self.options = code, options
+    def __init__(self, code):
+        self.code = code
 
     def kernel(self, name):
         from mpicomp import launch
 
         if name.split("_")[1] in ("multiply", "divide"):
-            return ShimModule(self.code, self.options).kernel(name)
+            return ShimModule(self.code).kernel(name)
         return CKernel(launch, name)
 
 
