@@ -16,7 +16,9 @@ MC_FN void ahead(const void *p, int nbytes)
 
 /* Copies a block past the caches: memory that is only written need not be read first. Both a multiple of 16 bytes;
  * stream_end() comes after the last. For outputs of STREAM_FROM bytes and more: collectives decode a large array in parts. */
+#ifndef STREAM_FROM
 #define STREAM_FROM (128 << 10)
+#endif
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define MC_STREAMS 1

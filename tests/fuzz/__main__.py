@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 CODECS = ("natural", "natural8", "dithering", "sign", "topk", "randk", "lowrank", "grid")
 FLAGS = ["-std=gnu11", "-fPIC", "-ffp-contract=off", "-fno-sanitize-recover=all", "-fsanitize=address,undefined"]
+FLAGS.append("-DSTREAM_FROM=1024")  # bytes: what writes large arrays past the caches does so with these small ones too
 SLICE = 500_000
 LIBFUZZER = os.environ.get("ENGINE") == "libfuzzer"
 LEVELS = {1: (), 3: ("-march=x86-64-v3",), 4: ("-march=x86-64-v4",)}

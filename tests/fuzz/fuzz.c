@@ -287,7 +287,9 @@ static void grid(void)
 static void sparse(void)
 {
     int kind = (int)below(4), item = STORED[kind], sums = SUMS[kind], topk = codec[0] == 't', apart = (int)below(2), width = 0;
-    i64 m = below(500) ? 1 + below(below(16) ? 130 : 1200) : 60000 + below(5537), number = m > 2000 ? 1 : 1 + below(3);
+    i64 m = below(500) ? 1 + below(below(16) ? 130 : 1200) : 60000 + below(5537), number;
+    m = below(32) ? m : 1024 * (1 + below(2)); /* what is written in pieces */
+    number = m > 2000 ? 1 : 1 + below(3);
     i64 k = 1 + below(below(2) ? m : (m + 7) / 8), n = number * m;
     while (m > (i64)1 << width)
         width++;

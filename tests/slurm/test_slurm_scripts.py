@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,11 @@ STAND_IN = """
 import sys
 from mpi4py import MPI
 if MPI.COMM_WORLD.rank == 0: print(f"ran {sys.argv[1:]} on {MPI.COMM_WORLD.size} ranks")
+"""
+ON_GPU = """
+import os
+from mpi4py import MPI
+def test_ranks(): assert MPI.COMM_WORLD.size == 2 and os.environ["MPICOMP_TEST_ARRAYS"] == "cupy"
 """
 
 
@@ -59,3 +66,16 @@ def test_a_gpu_job_without_a_gpu_says_so(workplace, srun):
     job = workplace.submit("slurm/gpu.sbatch", options=("--gpus-per-node=0",), LAUNCH=srun, PATH="/usr/bin:/bin")
     assert job.finish() == "FAILED"
     assert "no GPU on h1; ask for one" in job.output
+
+
+def test_a_gpu_job_goes_on_with_the_mpi_of_an_environment(workplace, launcher):
+    for program in ("bin/nvidia-smi", "bin/make", ".venv/bin/python"):
+        workplace.write(program, '#!/bin/sh\necho "${0##*/} $*"\n')
+        (workplace.folder / program).chmod(0o755)
+    workplace.write("venv/bin/activate", "")  # the Python of this test stays in use
+    workplace.write("tests/mpi/test_ranks.py", ON_GPU)
+    path = f"{workplace.folder}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    job = workplace.submit("slurm/gpu.sbatch", options=("--gpus-per-node=0",), LAUNCH=launcher, VENV="venv", PATH=path)
+    output = job.succeed()
+    assert "make test-gpu CUDA=13" in output and "bench codecs --device cuda" in output
+    assert output.count("1 passed") == 2
