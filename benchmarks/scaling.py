@@ -37,11 +37,11 @@ GOODPUT = 1448 / 1514  # of a link: what TCP over IPv4 leaves of an Ethernet fra
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=ROOT / "build" / "scaling.json")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "scaling.json")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no measurement is begun")
     arguments = parser.parse_args()
     found = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
-    arguments.results.parent.mkdir(exist_ok=True)
+    arguments.results.parent.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + arguments.seconds
     for hosts in HOSTS:
         for rate in RATES:

@@ -4,7 +4,7 @@
     python -m benchmarks.performance measure [PATTERN ...]    those that are not done yet, each a command of at most 90 s
     python -m benchmarks.performance write                    tables and pictures of what there is (needs matplotlib)
 
-Results are JSON files in build/performance: what is there is not measured again, unless --again says so. Needs root for
+Results are JSON files in benchmarks/results/performance: what is there is not measured again, unless --again says so. Needs root for
 netlab. `--before nice` puts a word before each command.
 """
 
@@ -29,7 +29,7 @@ def main() -> None:
     )
     parser.add_argument("action", choices=("list", "measure", "write"))
     parser.add_argument("patterns", nargs="*", default=["*"], metavar="PATTERN", help="of names, as in a shell")
-    parser.add_argument("--results", type=Path, default=ROOT / "build" / "performance")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "performance")
     parser.add_argument("--again", action="store_true", help="measure also what is there")
     parser.add_argument("--before", default="", metavar="WORDS", help="before each command")
     parser.add_argument("--mpich", default=str(ROOT / ".venv/bin/python"), help="a python with MPICH")
