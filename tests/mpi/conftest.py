@@ -10,7 +10,6 @@ marked `long` then run only with MPICOMP_TEST_LONG=1.
 from __future__ import annotations
 
 import faulthandler
-import gc
 import os
 import sys
 import tempfile
@@ -28,8 +27,6 @@ LIMIT = float(os.environ.get("MPICOMP_TEST_LIMIT", 60))
 WORLD = MPI.COMM_WORLD
 ARRAYS = os.environ.get("MPICOMP_TEST_ARRAYS", "numpy")
 _log = None
-
-gc.disable()  # while modules are loaded, torch among them: what they make stays
 
 if ARRAYS == "cupy" or (ARRAYS == "mixed" and WORLD.rank % 2):
     sys.path.append(str(Path(__file__).parent.parent / "emulation"))
@@ -57,11 +54,6 @@ def pytest_collection_modifyitems(config, items):
         elsewhere = marked is not None and WORLD.size not in marked.args
         if elsewhere or any(item.get_closest_marker(name) for name in left_out):
             items.remove(item)
-
-
-def pytest_collection_finish():
-    gc.freeze()
-    gc.enable()
 
 
 @pytest.hookimpl(hookwrapper=True)
