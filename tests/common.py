@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
@@ -42,7 +45,17 @@ def bits(x: np.ndarray) -> np.ndarray:
 
 
 def normal(n: int, kind: str = "f32", seed: int = 0, scale: float = 1.0) -> np.ndarray:
-    return (np.random.default_rng(seed).standard_normal(n) * scale).astype(DTYPES[kind])
+    return drawn(n, seed, DTYPES[kind], scale)
+
+
+def drawn(n: int, seed: int | tuple[int, ...], dtype: Any, scale: float = 1.0) -> np.ndarray:
+    """Normal numbers, an array of the caller's own. Drawing them took an eighth of the time of a run on seven ranks."""
+    return (_drawn(n, seed) * scale).astype(dtype)
+
+
+@functools.lru_cache(64)
+def _drawn(n: int, seed: int | tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(n)
 
 
 def relative_error(y: np.ndarray, x: np.ndarray) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from common import levels
 from mpicomp import launch
 
 collect_ignore = ["emulation", "mpi", "slurm"]  # each is started by name, with a launcher
+gc.disable()  # while modules are loaded, torch among them, and tests found: what that makes stays
 LAST = ("test_mpi.py",)  # slow, and hard to read if something simple is broken already
 
 for name in [name for name in os.environ if name.startswith("MPICOMP_")]:
@@ -41,6 +43,11 @@ def pytest_collection_modifyitems(items):
     if marked and not gpu_found():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="no GPU, or no CuPy (pip install 'mpicomp[cuda13]')"))
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 def gpu_found():

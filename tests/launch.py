@@ -56,7 +56,7 @@ def run(
             "PYTHONPATH": str(ROOT),
             "OMP_NUM_THREADS": "1",
             "MPICOMP_TEST_LOGS": logs,
-            **(napping() if n > (os.cpu_count() or 1) else {}),
+            **(napping() if n > 1 else {}),
         }
         environment.update(variables)
         command = [str(folder / "bin" / "mpiexec"), "-n", str(n), python(library), *arguments]
@@ -69,7 +69,7 @@ def run(
 
 @functools.cache
 def napping() -> dict[str, str]:
-    """Variables for ranks that outnumber the cores, which takes half of their time off; none without a compiler."""
+    """Variables for ranks that wait for one another, which takes up to half of their time off; none without a compiler."""
     library = ROOT / "build" / "tests" / "nap.so"
     source = Path(__file__).with_name("nap.c")
     if not library.exists() or library.stat().st_mtime < source.stat().st_mtime:

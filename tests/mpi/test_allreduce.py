@@ -39,7 +39,8 @@ def test_every_rank_gets_the_same_bits_and_those_of_the_simulator(comm, codec, n
     out = np.full(n, np.nan, np.float32)
     comm.Allreduce(xs[comm.rank], out, codec=codec, seed=11)
     assert same_everywhere(out)
-    assert (bits(out) == bits(simulation.allreduce(xs, codec=codec, seed=11).arrays[0])).all()
+    if comm.rank == 0:  # for all
+        assert (bits(out) == bits(simulation.allreduce(xs, codec=codec, seed=11).arrays[0])).all()
 
 
 def test_numpys_whole_numbers_are_seeds_too(comm):

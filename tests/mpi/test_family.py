@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from common import drawn
 from mpi4py import MPI
 
 import mpicomp
@@ -26,7 +27,7 @@ each_collective = pytest.mark.parametrize("name", COLLECTIVES)
 
 
 def values(rank, n, dtype="f4"):
-    return np.random.default_rng([rank, n]).standard_normal(n).astype(dtype)
+    return drawn(n, (rank, n), dtype)
 
 
 def all_values(n, dtype="f4"):

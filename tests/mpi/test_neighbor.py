@@ -7,6 +7,7 @@ import sys
 import networkx
 import numpy as np
 import pytest
+from common import drawn
 from mpi4py import MPI
 
 import mpicomp
@@ -44,7 +45,7 @@ def graph(request, base):
 
 
 def data(rank, n, dtype="f4"):
-    return np.random.default_rng([rank, n]).normal(size=n).astype(dtype)
+    return drawn(n, (rank, n), dtype)
 
 
 def sources(comm):

@@ -11,6 +11,7 @@ from mpi4py import MPI
 if MPI.COMM_WORLD.size not in (1, 2, 4):
     pytest.skip("training is tested on 1, 2 and 4 ranks", allow_module_level=True)
 torch = pytest.importorskip("torch")
+pytest.importorskip("torch._dynamo")  # the first DDP would load it; see gc in ../conftest.py
 
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402

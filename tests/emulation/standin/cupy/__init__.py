@@ -241,13 +241,11 @@ def _reduced(function, array, dtype):
 
 
 def is_pinned(array):
-    address = array.__array_interface__["data"][0]
-    return builtins.any(
-        start <= address < start + nbytes for start, nbytes in PINNED.copy().items()
-    )  # threads may allocate
+    owner = array if array.base is None else array.base
+    return PINNED.get(id(owner)) is owner
 
 
-PINNED: dict[int, int] = {}
+PINNED: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()  # by their id
 
 
 def empty(shape, dtype=float):
