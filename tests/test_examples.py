@@ -56,15 +56,14 @@ def test_training_examples_run_and_a_resumed_training_ends_as_one_without_interr
     def ddp(steps, checkpoint):
         return ["examples/train_ddp.py", "--steps", str(steps), "--checkpoint", str(tmp_path / checkpoint)]
 
-    whole, decentralized, optimizer = in_one_launch(
-        ddp(10, "whole"),
+    _, decentralized, optimizer = in_one_launch(
+        ddp(5, "interrupted"),
         ["examples/train_decentralized.py", "--steps", "5"],
         ["examples/train_optimizer.py", "--task", "text", "--steps", "5", "--clip", "1.0", "--exact", "*norm*"],
     )
     assert last_row(decentralized)[0] == "5"
     assert "times less than uncompressed" in optimizer
-    in_one_launch(ddp(5, "interrupted"))
-    (resumed,) = in_one_launch(ddp(10, "interrupted"))
+    whole, resumed = in_one_launch(ddp(10, "whole"), ddp(10, "interrupted"))
     assert "going on from step 5" in resumed
     assert last_row(resumed) == last_row(whole)
 
