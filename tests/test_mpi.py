@@ -7,9 +7,7 @@ Once more with arrays of a GPU in place of NumPy's: on CuPy's stand-in (see emul
 
 from __future__ import annotations
 
-import functools
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import launch
 import pytest
@@ -24,15 +22,7 @@ CORE = [
 def test_the_mpi_suite_passes(library, n, tests):
     if not launch.available(library):
         pytest.skip(f"no environment with {library} (make test makes it)")
-    print(alone()[library].result() if n == 1 else run(n, tests, library))
-
-
-@functools.cache
-def alone():
-    """Runs of one rank, of all MPIs at the same time: one of them would leave cores idle."""
-    runs = [(library, tests) for library, n, tests in RUNS if n == 1 and launch.available(library)]
-    threads = ThreadPoolExecutor(len(runs))
-    return {library: threads.submit(run, 1, tests, library) for library, tests in runs}
+    print(run(n, tests, library))
 
 
 def run(n, tests, library="mpich", **variables):
