@@ -14,7 +14,7 @@ from mpicomp import launch
 
 collect_ignore = ["emulation", "mpi", "slurm"]  # each is started by name, with a launcher
 gc.disable()  # while modules are loaded, torch among them, and tests found: what that makes stays
-LAST = ("test_mpi.py",)  # slow, and hard to read if something simple is broken already
+FIRST = ("test_mpi.py",)  # long ones: with -n 2 one worker begins with them, and all others fill what they leave of the cores
 
 for name in [name for name in os.environ if name.startswith("MPICOMP_")]:
     if name not in ("MPICOMP_CPU", "MPICOMP_NUM_THREADS") and not name.startswith("MPICOMP_TEST_"):
@@ -38,7 +38,7 @@ def compiled(request, monkeypatch):
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: item.path.name in LAST)
+    items.sort(key=lambda item: item.path.name not in FIRST)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not gpu_found():
         for item in marked:
