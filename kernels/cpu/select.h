@@ -99,14 +99,20 @@ static void LOCAL(largest)(const UINT *u, mc_i64 m, mc_i64 k, mc_u16 *index, int
     *mark = t >= INFINITE && LOCAL(count)(u, m, INFINITE) > k;
 }
 
-/* In four places at a time: memory is faster where a core waits for more than one stream of it. */
-static int LOCAL(all_finite)(const UINT *u, mc_i64 m)
+/* Whether all values are finite; meanwhile the places of bits that are set become indices. In four places at a time: memory
+ * is faster where a core waits for more than one stream of it. */
+static int LOCAL(all_finite)(const UINT *u, mc_i64 m, const mc_u64 *taken, mc_u16 *index)
 {
     UINT most[64] = {0}, top = 0;
-    mc_i64 quarter = m / 256 * 64, at = 0;
-    for (; at < quarter; at += 64)
+    mc_i64 quarter = m / 256 * 64, found = 0, word = 0;
+    for (mc_i64 at = 0; at < quarter; at += 64) {
         EACH(s, 4)
             EACH(j, 64) most[j] = MAGNITUDE(u[s * quarter + at + j]) > most[j] ? MAGNITUDE(u[s * quarter + at + j]) : most[j];
+        for (mc_i64 end = word + 4; word < end; word++)
+            found = append(taken[word], 64 * word, index, found);
+    }
+    for (; 64 * word < m; word++)
+        found = append(taken[word], 64 * word, index, found);
     for (mc_i64 j = 4 * quarter; j < m; j++)
         top = MAGNITUDE(u[j]) > top ? MAGNITUDE(u[j]) : top;
     EACH(j, 64) top = most[j] > top ? most[j] : top;
@@ -138,9 +144,9 @@ MC_KERNEL(NAME(randk, select))(const STORED *x, mc_i64 n, mc_i64 block, mc_i64 k
 {
     for (; n > 0; n -= block, x += block, values += pace, tail += stride, first++) {
         mc_u16 index[ROOM];
-        mc_u64 word = mc_randk_key(key, first);
-        draw_indices(word, block, k, index, (const char *)x, block * (mc_i64)sizeof *x);
-        word |= LOCAL(all_finite)((const UINT *)x, block) ? 0 : MC_RANDK_MARK;
+        mc_u64 word = mc_randk_key(key, first), taken[MC_SPARSE_MOST / 64];
+        draw_set(word, block, k, index, taken, (const char *)x, block / 4 * (mc_i64)sizeof *x);
+        word |= LOCAL(all_finite)((const UINT *)x, block, taken, index) ? 0 : MC_RANDK_MARK;
         LOCAL(gather)(x, index, k, values);
         memcpy(tail, &word, 8);
     }

@@ -80,27 +80,33 @@ MC_FN mc_i64 append(mc_u64 bits, mc_i64 at, mc_u16 *index, mc_i64 found)
     return found;
 }
 
-/* randk: the indices of a block, in order. Meanwhile memory is asked for some of the nbytes that will be read next: of each
- * quarter, since that is how they will be read. */
-static void draw_indices(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index, const char *next, mc_i64 nbytes)
+/* randk: which values of a block are drawn, a bit each; `index` is room for k. Meanwhile memory is asked for what will be read
+ * next, in four places that are `apart`. */
+static void draw_set(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index, mc_u64 *taken, const char *next, mc_i64 apart)
 {
-    mc_u64 taken[MC_SPARSE_MOST / 64];
-    mc_i64 found = 0, quarter = nbytes / 4, line = 0;
     EACH(s, k) index[s] = (mc_u16)mc_randk_draw(key, (mc_u32)s, (mc_u32)(m - k + s));
     memset(taken, 0, (size_t)((m + 4095) / 4096) * 64 * 8);
     EACH(s, k)
     {
         mc_u32 t = index[s], j = (mc_u32)(m - k + s);
+        if (next)
+            __builtin_prefetch(next + s % 4 * apart + s / 4 * 64, 0, 2);
         t = taken[t / 64] >> (t % 64) & 1 ? j : t;
         taken[t / 64] |= (mc_u64)1 << (t % 64);
     }
+}
+
+/* Their indices, in order. */
+static void draw_indices(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index)
+{
+    mc_u64 taken[MC_SPARSE_MOST / 64];
+    mc_i64 found = 0;
+    draw_set(key, m, k, index, taken, NULL, 0);
     for (mc_i64 at = 0; at < m; at += 4096) {
         mc_u8 flag[64];
         EACH(j, 64) flag[j] = taken[at / 64 + j] == 0;
         for (mc_u64 words = bytes_equal(flag, 0); words; words &= words - 1) {
             mc_i64 word = at / 64 + __builtin_ctzll(words);
-            for (int twice = 0; next && twice < 2; twice++, line++)
-                __builtin_prefetch(next + line % 4 * quarter + line / 4 * 64, 0, 2);
             found = append(taken[word], 64 * word, index, found);
         }
     }
@@ -111,7 +117,7 @@ static int read_randk(const mc_u8 *tail, mc_i64 m, mc_i64 k, mc_u16 *index, int 
     mc_u64 word;
     memcpy(&word, tail, 8);
     *mark = (int)(word >> 63);
-    draw_indices(word & ~MC_RANDK_MARK, m, k, index, NULL, 0);
+    draw_indices(word & ~MC_RANDK_MARK, m, k, index);
     return 1;
 }
 
