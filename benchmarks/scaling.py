@@ -2,8 +2,8 @@
 
     python -m benchmarks.scaling      as root, some minutes; what is in --results is not measured again
 
-Raw is MPI's own Allreduce, at 1 Gbit/s in its default or as a forced ring, whichever took less time; natural travels by
-each of WAYS. The predictor is told of the emulation: that the hosts share this machine's cores, and that headers take
+Raw is MPI's own Allreduce, in its default or as a forced ring, whichever took less time; natural travels by each of
+WAYS. The predictor is told of the emulation: that the hosts share this machine's cores, and that headers take
 their part of a link. Nothing else of what is measured.
 """
 
@@ -57,9 +57,9 @@ def measure(rate: str, hosts: int) -> dict[str, float]:
     """Seconds of raw and, by each way, of natural."""
     file = ROOT / "build" / "scaling-run.json"
     words = f"-m mpicomp bench allreduce --sizes {SIZE} -c 0 --algorithm {','.join(WAYS)} natural -J {file}"
-    turns, rings = ("-n 5 -w 1", (False, True)) if rate == "1Gbit" else ("-n 3 -w 0", (False,))
+    turns = "-n 5 -w 1" if rate == "1Gbit" else "-n 3 -w 0"
     times = []
-    for ring in rings:
+    for ring in (False, True):
         run(hosts, rate, ring, f"{words} {turns}")
         rows = json.loads(file.read_text())["rows"]
         times.append({"raw": rows[0]["raw_us"] / 1e6, **{row["algorithm"]: row["time_us"] / 1e6 for row in rows}})
