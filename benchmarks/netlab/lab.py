@@ -303,9 +303,11 @@ class Lab:
 def _bucket(bits: int) -> str:
     """Token bucket of 1 ms of the rate, which the wake-ups of a busy machine need, and a queue of 10 ms.
 
-    At least 16 kB and 1 MB. After a pause a message smaller than the bucket is not slowed down.
+    At least 16 kB, but of slow links no more than 4 ms or two frames, and 1 MB. After a pause a message smaller than the
+    bucket is not slowed down: a bucket as long as the latency would hide it.
     """
-    return f"burst {max(16_384, bits // 8000)} limit {max(1_000_000, bits // 800)}"
+    burst = max(3_200, min(16_384, bits // 2000), bits // 8000)
+    return f"burst {burst} limit {max(1_000_000, bits // 800)}"
 
 
 def labs() -> Iterator[str]:
