@@ -75,7 +75,7 @@ def plot(curves: dict, path: str) -> None:
         method, bits = name.split()[0], name.removesuffix(" bits")[-1]
         few = name.endswith("bits")  # a colour for each method, a line for each number of bits
         style = {"color": f"C{['naive', 'DCD', 'ECD'].index(method)}", "linestyle": LINES[bits]} if few else {}
-        panels[few].semilogy(range(1, len(curve) + 1, 10), curve[::10], label=name, linewidth=1, **style)
+        panels[int(few)].semilogy(range(1, len(curve) + 1, 10), curve[::10], label=name, linewidth=1, **style)
     for axes in panels:
         axes.set(xlabel="step", ylim=(1e-4, 1e3))
         axes.legend(ncols=3, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.12))
