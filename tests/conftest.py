@@ -14,7 +14,7 @@ from mpicomp import launch
 
 collect_ignore = ["emulation", "mpi", "slurm"]  # each is started by name, with a launcher
 gc.disable()  # while modules are loaded, torch among them, and tests found: what that makes stays
-FIRST = ("test_mpi.py",)  # long ones: with -n 2 one worker begins with them, and others fill what they leave of the cores
+FIRST = ("test_mpi.py",)  # long ones: with -n 2 a worker begins with them, and the rest fills what they leave
 
 for name in [name for name in os.environ if name.startswith("MPICOMP_")]:
     if name not in ("MPICOMP_CPU", "MPICOMP_NUM_THREADS") and not name.startswith("MPICOMP_TEST_"):
