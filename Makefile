@@ -1,5 +1,5 @@
 # make demo         a table of raw against compressed Allreduce, on this machine
-# make test         the whole suite: serial, simulated ranks, then MPICH, Open MPI and Intel MPI
+# make test         the whole suite: serial tests and simulated ranks beside MPICH, Open MPI and Intel MPI
 # make lint         ruff, mypy and shellcheck
 # make bench        codecs against memcpy, Allreduce against MPI's own
 # make fuzz         every kernel against 10 million hostile inputs a codec, under sanitizers (an hour; FUZZ=100000: a minute)
