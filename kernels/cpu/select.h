@@ -99,23 +99,27 @@ static void LOCAL(largest)(const UINT *u, mc_i64 m, mc_i64 k, mc_u16 *index, int
     *mark = t >= INFINITE && LOCAL(count)(u, m, INFINITE) > k;
 }
 
-/* Whether all values are finite; meanwhile the places of bits that are set become indices. In four places at a time: memory
- * is faster where a core waits for more than one stream of it. */
-static int LOCAL(all_finite)(const UINT *u, mc_i64 m, const mc_u64 *taken, mc_u16 *index)
+/* Whether all values are finite. While memory is waited for, the values that were drawn become indices, in order, and those of
+ * the next block are drawn. */
+static int LOCAL(all_finite)(const UINT *u, const drawing *drawn, mc_u16 *index, drawing *next)
 {
     UINT most[64] = {0}, top = 0;
-    mc_i64 quarter = m / 256 * 64, found = 0, word = 0;
-    for (mc_i64 at = 0; at < quarter; at += 64) {
-        EACH(s, 4)
-            EACH(j, 64) most[j] = MAGNITUDE(u[s * quarter + at + j]) > most[j] ? MAGNITUDE(u[s * quarter + at + j]) : most[j];
-        for (mc_i64 end = word + 4; word < end; word++)
-            found = append(taken[word], 64 * word, index, found);
+    mc_i64 m = drawn->m, found = 0, pace = drawn->k * 64 / m + 1;
+    for (mc_i64 at = 0; at < m; at += GROUP) {
+        mc_u64 words = nonzero(drawn->taken + at / 64);
+        mc_i64 j = at, end = at + GROUP < m ? at + GROUP : m;
+        for (; j + 64 <= end; j += 64) {
+            far_ahead(u + j, 64 * sizeof *u);
+            EACH(i, 64) most[i] = MAGNITUDE(u[j + i]) > most[i] ? MAGNITUDE(u[j + i]) : most[i];
+            found = append_first(&words, drawn->taken, at, index, found);
+            draw_some(next, pace);
+        }
+        for (; j < end; j++)
+            top = MAGNITUDE(u[j]) > top ? MAGNITUDE(u[j]) : top;
+        found = append_first(&words, drawn->taken, at, index, found);
     }
-    for (; 64 * word < m; word++)
-        found = append(taken[word], 64 * word, index, found);
-    for (mc_i64 j = 4 * quarter; j < m; j++)
-        top = MAGNITUDE(u[j]) > top ? MAGNITUDE(u[j]) : top;
-    EACH(j, 64) top = most[j] > top ? most[j] : top;
+    draw_some(next, next->k);
+    EACH(i, 64) top = most[i] > top ? most[i] : top;
     return top < INFINITE;
 }
 
@@ -142,13 +146,18 @@ MC_KERNEL(NAME(topk, select))(const STORED *x, mc_i64 n, mc_i64 block, mc_i64 k,
 MC_KERNEL(NAME(randk, select))(const STORED *x, mc_i64 n, mc_i64 block, mc_i64 k, mc_u8 *values, mc_i64 pace,
                                mc_u8 *tail, mc_i64 stride, mc_u64 key, mc_u64 first)
 {
-    for (; n > 0; n -= block, x += block, values += pace, tail += stride, first++) {
-        mc_u16 index[ROOM];
-        mc_u64 word = mc_randk_key(key, first), taken[MC_SPARSE_MOST / 64];
-        draw_set(word, block, k, index, taken, (const char *)x, block / 4 * (mc_i64)sizeof *x);
-        word |= LOCAL(all_finite)((const UINT *)x, block, taken, index) ? 0 : MC_RANDK_MARK;
+    drawing draws[2], *drawn = draws, *next = draws + 1;
+    mc_u16 index[ROOM];
+    draw_begin(drawn, mc_randk_key(key, first), block, k);
+    draw_some(drawn, k);
+    for (; n > 0; n -= block, x += block, values += pace, tail += stride) {
+        drawing *last = drawn;
+        mc_u64 word = drawn->key;
+        draw_begin(next, mc_randk_key(key, ++first), block, k);
+        word |= LOCAL(all_finite)((const UINT *)x, drawn, index, next) ? 0 : MC_RANDK_MARK;
         LOCAL(gather)(x, index, k, values);
         memcpy(tail, &word, 8);
+        drawn = next, next = last;
     }
 }
 

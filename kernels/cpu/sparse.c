@@ -9,6 +9,7 @@
 #define CANDIDATES 4096
 #define BAD_WIRE 1
 #define ROOM (MC_SPARSE_MOST + 2)           /* for indices: append() writes up to two more than it counts */
+#define GROUP 4096                          /* values with 64 words of a bit for each */
 #define PIECE 1024                          /* values that are put together before they are written past the caches */
 
 /* Asks for memory to be in the second cache when a loop comes to it, which can wait for more at a time than the first. */
@@ -80,36 +81,60 @@ MC_FN mc_i64 append(mc_u64 bits, mc_i64 at, mc_u16 *index, mc_i64 found)
     return found;
 }
 
-/* randk: which values of a block are drawn, a bit each; `index` is room for k. Meanwhile memory is asked for what will be read
- * next, in four places that are `apart`. */
-static void draw_set(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index, mc_u64 *taken, const char *next, mc_i64 apart)
+/* Bit j: whether word j of a group has bits. */
+MC_FN mc_u64 nonzero(const mc_u64 *word)
 {
-    EACH(s, k) index[s] = (mc_u16)mc_randk_draw(key, (mc_u32)s, (mc_u32)(m - k + s));
-    memset(taken, 0, (size_t)((m + 4095) / 4096) * 64 * 8);
-    EACH(s, k)
-    {
-        mc_u32 t = index[s], j = (mc_u32)(m - k + s);
-        if (next)
-            __builtin_prefetch(next + s % 4 * apart + s / 4 * 64, 0, 2);
-        t = taken[t / 64] >> (t % 64) & 1 ? j : t;
-        taken[t / 64] |= (mc_u64)1 << (t % 64);
+    mc_u8 flag[64];
+    EACH(j, 64) flag[j] = word[j] != 0;
+    return bytes_equal(flag, 1);
+}
+
+/* Appends the places of the first of the words that have bits, of the group that begins at `at`. */
+MC_FN mc_i64 append_first(mc_u64 *words, const mc_u64 *taken, mc_i64 at, mc_u16 *index, mc_i64 found)
+{
+    if (*words) {
+        mc_i64 word = at / 64 + __builtin_ctzll(*words);
+        *words &= *words - 1;
+        found = append(taken[word], 64 * word, index, found);
+    }
+    return found;
+}
+
+/* randk: which values of a block are drawn, a bit each. */
+typedef struct {
+    mc_u64 key;
+    mc_i64 m, k, done;
+    mc_u64 taken[MC_SPARSE_MOST / 64];
+} drawing;
+
+static void draw_begin(drawing *d, mc_u64 key, mc_i64 m, mc_i64 k)
+{
+    d->key = key, d->m = m, d->k = k, d->done = 0;
+    memset(d->taken, 0, (size_t)((m + GROUP - 1) / GROUP) * 64 * 8);
+}
+
+/* Some more of them, up to all. */
+MC_FN void draw_some(drawing *d, mc_i64 some)
+{
+    mc_i64 left = d->k - d->done, s = d->done;
+    some = some < left ? some : left;
+    for (d->done += some; s < d->done; s++) {
+        mc_u32 j = (mc_u32)(d->m - d->k + s), t = mc_randk_draw(d->key, (mc_u32)s, j);
+        t = d->taken[t / 64] >> (t % 64) & 1 ? j : t;
+        d->taken[t / 64] |= (mc_u64)1 << (t % 64);
     }
 }
 
 /* Their indices, in order. */
 static void draw_indices(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index)
 {
-    mc_u64 taken[MC_SPARSE_MOST / 64];
+    drawing d;
     mc_i64 found = 0;
-    draw_set(key, m, k, index, taken, NULL, 0);
-    for (mc_i64 at = 0; at < m; at += 4096) {
-        mc_u8 flag[64];
-        EACH(j, 64) flag[j] = taken[at / 64 + j] == 0;
-        for (mc_u64 words = bytes_equal(flag, 0); words; words &= words - 1) {
-            mc_i64 word = at / 64 + __builtin_ctzll(words);
-            found = append(taken[word], 64 * word, index, found);
-        }
-    }
+    draw_begin(&d, key, m, k);
+    draw_some(&d, k);
+    for (mc_i64 at = 0; at < m; at += GROUP)
+        for (mc_u64 words = nonzero(d.taken + at / 64); words;)
+            found = append_first(&words, d.taken, at, index, found);
 }
 
 static int read_randk(const mc_u8 *tail, mc_i64 m, mc_i64 k, mc_u16 *index, int *mark)

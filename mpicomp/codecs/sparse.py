@@ -117,7 +117,7 @@ class Sparse(Codec):
 
     def select(self, part: Blocks, x: Flat, room: Any, stream: Stream, apart: bool) -> Any:
         """Choose, and write where the chosen values belong. They are returned or, unless `apart`, go to the wire."""
-        room[:] = 0
+        room.reshape(part.number, part.stride)[:, part.inner + self.tail(part.m, part.k) :] = 0
         item = x.data.itemsize
         kept = empty(part.number * part.k * item, "u1", like=room) if apart else room
         pace = part.k * item if apart else part.stride
