@@ -149,7 +149,11 @@ class Lab:
                 if bits is None:
                     self._do(where, f"tc qdisc del dev {device} root", check=False)
                 else:
-                    self._do(where, f"tc qdisc replace dev {device} root tbf rate {bits}bit {_bucket(bits)}")
+                    burst, limit = _bucket(bits)
+                    self._do(where, f"tc qdisc replace dev {device} root tbf rate {bits}bit burst {burst} limit {limit}")
+            # What is larger than the bucket would be cut into frames, and each of them cost a timer
+            whole = 65536 if bits is None else min(burst * 9 // 10, 65536)
+            self._do(one, f"ip link set eth0 gso_max_size {whole}")
         if host is None:
             self._save(bandwidth=bits)
 
@@ -300,14 +304,14 @@ class Lab:
             raise LabError(f"on {host}: {command}: {done.stderr.strip()}")
 
 
-def _bucket(bits: int) -> str:
-    """Token bucket of 1 ms of the rate, which the wake-ups of a busy machine need, and a queue of 10 ms.
+def _bucket(bits: int) -> tuple[int, int]:
+    """(Token bucket, queue), in bytes. A bucket of 1 ms of the rate, which the wake-ups of a busy machine need, and a queue of 10 ms.
 
     At least 16 kB, but of slow links no more than 4 ms or two frames, and 1 MB. After a pause a message smaller than the
     bucket is not slowed down: a bucket as long as the latency would hide it.
     """
     burst = max(3_200, min(16_384, bits // 2000), bits // 8000)
-    return f"burst {burst} limit {max(1_000_000, bits // 800)}"
+    return burst, max(1_000_000, bits // 800)
 
 
 def labs() -> Iterator[str]:
