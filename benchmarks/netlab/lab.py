@@ -150,7 +150,9 @@ class Lab:
                     self._do(where, f"tc qdisc del dev {device} root", check=False)
                 else:
                     burst, limit = _bucket(bits)
-                    self._do(where, f"tc qdisc replace dev {device} root tbf rate {bits}bit burst {burst} limit {limit}")
+                    self._do(
+                        where, f"tc qdisc replace dev {device} root tbf rate {bits}bit burst {burst} limit {limit}"
+                    )
             # What is larger than the bucket would be cut into frames, and each of them cost a timer
             whole = 65536 if bits is None else min(burst * 9 // 10, 65536)
             self._do(one, f"ip link set eth0 gso_max_size {whole}")

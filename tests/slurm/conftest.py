@@ -33,7 +33,6 @@ collect_ignore_glob = [] if _ours() else ["test_*.py"]
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slurm: needs the Slurm of tests/slurm/run")
-    config.addinivalue_line("markers", "quick: with these every script is submitted once")
 
 
 @dataclass

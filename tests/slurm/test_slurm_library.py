@@ -43,7 +43,6 @@ def test_every_rank_of_a_job_gets_the_same_bits(workplace, launcher, nodes, per_
     assert "auto: same bits True, error below 1: True" in output
 
 
-@pytest.mark.quick
 def test_tuning_leaves_a_file_that_later_jobs_can_use(workplace, srun):
     workplace.submit("slurm/tune.sbatch", "-b", "1K", "-e", "4K", "-n", "1", LAUNCH=srun).succeed()
     assert json.loads((workplace.folder / "mpicomp-tuning.json").read_text())

@@ -24,7 +24,6 @@ def test_every_task_of_an_allocation_becomes_a_rank(workplace, launcher, nodes, 
     assert output.count(f"size {nodes * per_node}") == nodes * per_node
 
 
-@pytest.mark.quick
 def test_ranks_that_are_alone_stop_the_job_and_say_what_to_do(workplace, wrong_launcher):
     workplace.write("job", SCRIPT)
     workplace.write("program.py", "print('worked')")

@@ -48,7 +48,6 @@ def assert_went_on(output: str) -> None:
     assert second == list(range(second[0], STEPS))
 
 
-@pytest.mark.quick
 def test_before_its_time_is_up_a_job_goes_back_into_the_queue_and_goes_on(training):
     subprocess.run(["scancel", "--signal=USR1", "--batch", training.id], check=True)  # what --signal=B:USR1 does
     output = training.succeed()

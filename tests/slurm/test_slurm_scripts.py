@@ -35,7 +35,6 @@ def test_ranks_are_checked_before_the_work(script):
     assert "source slurm/launch.sh" in lines[:start]
 
 
-@pytest.mark.quick
 def test_the_sizes_of_a_benchmark_are_shared_out_over_an_array(workplace, srun):
     stand_in_for_mpicomp(workplace)
     array = workplace.submit("slurm/allreduce_bench.sbatch", "--codec", "natural", LAUNCH=srun)
@@ -52,7 +51,6 @@ def test_tuning_runs_on_all_ranks(workplace, launcher):
     assert "ran ['tune'] on 4 ranks" in output
 
 
-@pytest.mark.quick
 def test_decentralized_training_gets_a_torus_and_a_checkpoint(workplace, srun):
     workplace.write("examples/train_decentralized.py", STAND_IN)
     job = workplace.submit("slurm/train_decentralized.sbatch", "--lr", "0.1", LAUNCH=srun)
@@ -61,7 +59,6 @@ def test_decentralized_training_gets_a_torus_and_a_checkpoint(workplace, srun):
     assert f"ran {['--topology', 'torus', '--checkpoint', checkpoint, '--lr', '0.1']} on 4 ranks" in output
 
 
-@pytest.mark.quick
 def test_a_gpu_job_without_a_gpu_says_so(workplace, srun):
     job = workplace.submit("slurm/gpu.sbatch", options=("--gpus-per-node=0",), LAUNCH=srun, PATH="/usr/bin:/bin")
     assert job.finish() == "FAILED"
