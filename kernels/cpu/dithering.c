@@ -92,6 +92,11 @@ MC_FN void value_f32(const mc_u8 *wire, settings_t set, scale_t_f32 scale, float
         codes_of_planes(wire, set.bits, c);
         EACH(j, 64) u[j] = (mc_u32)((mc_i32)((mc_u32)c[j] << 24) >> 1) & 0xBFFFFFFF;
         EACH(j, 64) v[j] = v[j] * lift * unit;
+    } else if (set.bits == 2) { /* one level, and 0 */
+        mc_u64 some, sign;
+        memcpy(&some, wire, 8);
+        memcpy(&sign, wire + 8, 8);
+        floats_of_size(mc_bits_f32(unit > most ? most : unit), some, sign, u);
     } else {
         signed char level[64];
         signed_levels(wire, set.bits, level);

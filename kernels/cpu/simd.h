@@ -103,6 +103,16 @@ MC_FN void floats_of(const mc_u8 *exponent, mc_u64 sign, mc_any32 *u)
     }
 }
 
+/* Floats of one size, or 0 where `some` has no bit; negative where `sign` has one too. */
+MC_FN void floats_of_size(mc_u32 size, mc_u64 some, mc_u64 sign, mc_any32 *u)
+{
+    const __m512i top = _mm512_set1_epi32((mc_i32)0x80000000u), of = _mm512_set1_epi32((mc_i32)size);
+    for (int k = 0; k < 64; k += 16) {
+        __m512i v = _mm512_maskz_mov_epi32((__mmask16)(some >> k), of);
+        _mm512_storeu_si512(u + k, _mm512_mask_or_epi32(v, (__mmask16)((sign & some) >> k), v, top));
+    }
+}
+
 #elif defined(__AVX2__)
 
 MC_FN __m256i load_256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
@@ -173,6 +183,18 @@ MC_FN void floats_of(const mc_u8 *exponent, mc_u64 sign, mc_any32 *u)
     }
 }
 
+MC_FN void floats_of_size(mc_u32 size, mc_u64 some, mc_u64 sign, mc_any32 *u)
+{
+    const __m256i pick = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i top = _mm256_set1_epi32((mc_i32)0x80000000u), of = _mm256_set1_epi32((mc_i32)size);
+    for (int k = 0; k < 64; k += 8) {
+        __m256i on = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((mc_i32)(some >> k)), pick), pick);
+        __m256i minus = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32((mc_i32)(sign >> k)), pick), pick);
+        __m256i v = _mm256_and_si256(on, _mm256_or_si256(of, _mm256_and_si256(minus, top)));
+        _mm256_storeu_si256((__m256i *)(u + k), v);
+    }
+}
+
 #else
 
 MC_FN void doubles_of(const float *v, double *y)
@@ -238,6 +260,13 @@ MC_FN void floats_of(const mc_u8 *exponent, mc_u64 sign, mc_any32 *u)
             mc_u32 v = (mc_u32)low[k + j] << 23 | ((mc_u32)sign & 1u << j) << (31 - j);
             u[k + j] = v == 0x80000000 ? 0x7FC00000 : v;
         }
+}
+
+MC_FN void floats_of_size(mc_u32 size, mc_u64 some, mc_u64 sign, mc_any32 *u)
+{
+    for (int k = 0; k < 64; k += 8, some >>= 8, sign >>= 8)
+        for (int j = 0; j < 8; j++)
+            u[k + j] = (size | ((mc_u32)sign & 1u << j) << (31 - j)) & -((mc_u32)some >> j & 1);
 }
 
 #endif
