@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
+from contextlib import nullcontext
 from typing import Any, Callable, Iterator, Optional, Sequence
 
+from . import launch
 from .arrays import KINDS, Flat, zeros
 from .codecs.base import Codec
+from .codecs.blocked import Blocked
 from .job import Pool, Randomness, Reduction
 
 SMALL, PACK = 1 << 16, 4 << 20  # bytes of an array that is packed, of all that are
@@ -116,6 +119,9 @@ class FusedReduction(Reduction):
         """`makes`: what makes each array's job, where that is not a Reduction."""
         super().__init__(codec, down, x.flats[0], out.flats[0], scale, randomness, pool)
         self.whole, self.result, self.makes = x, out, makes
+        self._together = (
+            launch.together if makes is None and codec == down and isinstance(codec, Blocked) else nullcontext
+        )
         self.parts = [
             make(codec, down, a, b, scale, randomness, pool, start)
             for make, a, b, start in zip(makes or [Reduction] * len(x.flats), x.flats, out.flats, x.starts)
@@ -137,25 +143,29 @@ class FusedReduction(Reduction):
         return at
 
     def write_part(self, lo: int, hi: int, wire: Any) -> None:
-        for part, a, b in self._pieces(lo, hi):
-            part.write_part(a, b, wire[: part.part_size(a, b)])
-            wire = wire[part.part_length(wire, a, b) :]
+        with self._together():
+            for part, a, b in self._pieces(lo, hi):
+                part.write_part(a, b, wire[: part.part_size(a, b)])
+                wire = wire[part.part_length(wire, a, b) :]
 
     def write_sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
-        for part, a, b, came in self._walk(lo, hi, wires):
-            part.write_sum(a, b, came, position, wire[: part.sum_size(a, b)])
-            wire = wire[part.sum_length(wire, a, b) :]
+        with self._together():
+            for part, a, b, came in self._walk(lo, hi, wires):
+                part.write_sum(a, b, came, position, wire[: part.sum_size(a, b)])
+                wire = wire[part.sum_length(wire, a, b) :]
 
     def write_partial(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
-        for part, a, b, came in self._walk(lo, hi, wires):
-            part.write_partial(a, b, came, position, wire[: part.part_size(a, b)])
-            wire = wire[part.part_length(wire, a, b) :]
+        with self._together():
+            for part, a, b, came in self._walk(lo, hi, wires):
+                part.write_partial(a, b, came, position, wire[: part.part_size(a, b)])
+                wire = wire[part.part_length(wire, a, b) :]
 
     def decode(self, wire: Any, lo: int, hi: int) -> None:
-        for part, a, b in self._pieces(lo, hi):
-            length = part.sum_length(wire, a, b)
-            part.decode(wire[:length], a, b)
-            wire = wire[length:]
+        with self._together():
+            for part, a, b in self._pieces(lo, hi):
+                length = part.sum_length(wire, a, b)
+                part.decode(wire[:length], a, b)
+                wire = wire[length:]
 
     def total(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int] = None) -> None:
         for part, a, b, came in self._walk(lo, hi, wires):

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Callable, Iterator, Sequence
@@ -141,10 +143,31 @@ def _call(function: Any, name: str) -> Callable[..., Any]:
                 given[i] = _addresses(args[i])
             elif args[i] is not None:
                 given[i] = _address(args[i], each, size, n if each in WHOLE else 0)
-        return function(*given)
+        waiting = getattr(_local, "waiting", None)
+        if waiting is None or verb in STATUS:
+            return function(*given)
+        waiting.append((function, given, args))
 
     call.__name__ = name
     return call
+
+
+_local = threading.local()
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Calls of C kernels in this thread wait for the end, and are then made one after the other, with nothing in between:
+    each would find Python's own memory out of the caches that the one before it filled, which takes as long as the kernel
+    needs for some 100 KB. For callers that do not look at results before."""
+    waiting: list[tuple[Any, ...]] = []  # with the arrays, which must not go before
+    _local.waiting = waiting
+    try:
+        yield
+    finally:
+        del _local.waiting
+    for function, given, _ in waiting:
+        function(*given)
 
 
 def describe() -> str:

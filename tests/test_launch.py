@@ -116,3 +116,42 @@ def test_a_kernel_that_is_not_there_is_named():
 def test_a_wrong_array_is_refused_before_any_pointer_is_used(x):
     with pytest.raises(TypeError, match="x: needs a contiguous array of 4-byte items, 10 or more"):
         launch.kernel("natural_encode_f32")(x, 10, np.zeros(12, np.uint8), 1, 0, 0, 0)
+
+
+@pytest.fixture
+def encode():
+    """encode() writes a wire of one block, on a level that has C; the wire is zero before."""
+    if launch.describe().startswith("NumPy"):
+        pytest.skip("no C library")
+    x, wire = np.ones(64, np.float32), np.zeros(72, np.uint8)
+    return wire, lambda: launch.kernel("natural_encode_f32")(x, x.size, wire, 1, 0, 0, 0)
+
+
+def test_kernels_together_run_at_the_end(encode):
+    wire, run = encode
+    with launch.together():
+        run()
+        assert not wire.any()
+    assert wire.any()
+    wire[:] = 0
+    run()
+    assert wire.any()
+
+
+def test_kernels_together_do_not_run_after_an_error_and_later_ones_do(encode):
+    wire, run = encode
+    with pytest.raises(KeyError), launch.together():
+        run()
+        raise KeyError
+    assert not wire.any()
+    run()
+    assert wire.any()
+
+
+def test_kernels_together_in_one_thread_leave_those_of_others_alone(encode):
+    wire, run = encode
+    with launch.together():
+        other = threading.Thread(target=run)
+        other.start()
+        other.join()
+        assert wire.any()
