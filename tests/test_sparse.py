@@ -9,6 +9,8 @@ import pytest
 
 import mpicomp
 from mpicomp import simulation
+from mpicomp.arrays import flatten
+from mpicomp.codecs import Stream
 from mpicomp.errors import CodecError, WireError
 
 SPARSE = ["topk", "topk:k=3,block=128", "randk", "randk:ratio=0.3,block=512", "topk:ratio=1", "randk:ratio=1"]
@@ -237,3 +239,13 @@ def test_wires_are_what_they_always_were(spec):
     large = (np.arange(100_000) * 7919 % 100_003 - 50_000).astype("f4")
     digest = hashlib.blake2b(codec.encode(large, seed=7).tobytes(), digest_size=8).hexdigest()
     assert (codec.encode(small, seed=7).tobytes().hex(), digest) == FROZEN[spec]
+
+
+@each_spec
+@pytest.mark.parametrize("n", [1, 65, 1000, 65537])
+def test_a_wire_does_not_depend_on_what_its_memory_held_before(spec, n):
+    each, x = mpicomp.codec(spec), np.random.default_rng(0).standard_normal(n, dtype=np.float32)
+    wires = [np.full(each.wire_size(n), before, np.uint8) for before in (0, 255)]
+    for wire in wires:
+        each.encode_into(flatten(x), wire, Stream(5))
+    np.testing.assert_array_equal(*wires)

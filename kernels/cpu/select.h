@@ -153,7 +153,7 @@ MC_KERNEL(NAME(randk, select))(const STORED *x, mc_i64 n, mc_i64 block, mc_i64 k
     for (; n > 0; n -= block, x += block, values += pace, tail += stride) {
         drawing *last = drawn;
         mc_u64 word = drawn->key;
-        draw_begin(next, mc_randk_key(key, ++first), block, k);
+        draw_begin(next, mc_randk_key(key, ++first), block, n > block ? k : 0);
         word |= LOCAL(all_finite)((const UINT *)x, drawn, index, next) ? 0 : MC_RANDK_MARK;
         LOCAL(gather)(x, index, k, values);
         memcpy(tail, &word, 8);
