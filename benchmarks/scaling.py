@@ -3,8 +3,8 @@
     python -m benchmarks.scaling      as root, some minutes; what is in --results is not measured again
 
 Raw is MPI's own Allreduce, in its default or as a forced ring, whichever took less time; natural travels by each of
-WAYS. Each is called again and again in a program of its own, as its users would: in turns one would find the connections
-in the state in which another left them. The predictor is told of the emulation: that the hosts share this machine's cores, and that headers take
+WAYS. Each is called again and again in a program of its own, as its users would: in turns with the others
+`direct` takes longer on 8 hosts (docs/scaling.md). The predictor is told of the emulation: that the hosts share this machine's cores, and that headers take
 their part of a link. Nothing else of what is measured.
 """
 
