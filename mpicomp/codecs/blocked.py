@@ -10,7 +10,10 @@ from .base import Codec, Stream, Terms
 
 
 class Blocked(Codec):
-    """What follows from kernels named `family`_encode_f32 and so on, whose last arguments are the codec's settings."""
+    """What follows from kernels named `family`_encode_f32 and so on, whose last arguments are the codec's settings.
+
+    Nothing here looks at what a kernel wrote, so that callers may let several of them wait (launch.together).
+    """
 
     family = ""
     nearest = 0  # 1: no chance is taken
