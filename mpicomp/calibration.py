@@ -1,13 +1,14 @@
-"""The times of a communicator, measured once, when its first larger collective comes: a fraction of a second, on slow
-networks a second or two.
+"""The times of a communicator, measured once, when its first larger collective comes: about a second, on slow networks two.
 
-Each algorithm is run at a few sizes, for as long as it is quick; the slowest rank counts, and all ranks get the same table.
+The algorithms are run in turns at a few sizes, for as long as they are quick; the slowest rank counts, and all ranks get the
+same table.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from statistics import median
 from typing import Any, Callable, Optional
 
@@ -20,10 +21,11 @@ from .job import Randomness, Reduction
 from .settings import Settings
 from .timing import Table
 
-SIZES = (8 << 10, 64 << 10, 512 << 10, 4 << 20)  # bytes; the largest takes 8 MB of scratch memory
+SIZES = (8 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20)  # bytes; the largest takes 8 MB of scratch memory
 BUDGET = 0.25  # seconds for a size: where one took more, larger ones are measured once, or not at all
 REPEATS = 3
-ENOUGH, MOST = 0.03, 12  # of quick ones more, for so many seconds or times: the first messages of a connection are slow
+ENOUGH, MOST = 0.15, 15  # of quick ones more, for so many seconds or turns: the first messages of a connection are slow
+BEHIND = 2  # of the best one's time, with which more turns are worth nothing
 LARGE = 16 << 20  # bytes that are measured in addition when such an array comes;
 MOST_LARGE = 6  # the best of them so many times more
 MEASURED = "measured on this communicator"
@@ -52,7 +54,9 @@ def _extend(table: Table, port: Any, settings: Settings, x: Flat) -> None:
         def timed(name: str) -> float:
             out = Flat(np.empty_like(sample.data), x.kind)  # where it lies can make twice the time
             port.pool.clear()
-            return seconds(port, _once(port, settings, name, sample, out), 1)
+            once = _once(port, settings, name, sample, out)
+            once()
+            return seconds(port, once)
 
         times = {name: [timed(name)] for name in names}
         best = sorted(names, key=times.__getitem__)[:3]
@@ -77,23 +81,23 @@ def measure(
     sizes: tuple[int, ...],
     repeats: int,
     budget: float,
-    progress: Callable[[str, int], None] = lambda algorithm, nbytes: None,
+    progress: Callable[..., None] = lambda algorithm, nbytes: None,
 ) -> Table:
     """Time every algorithm at every size, until a size takes longer than the budget and its bytes are what takes it: what
     comes then is on a line. Latency alone tells nothing of larger sizes, so there it goes on, once each. Collective."""
     if not port.shares:
         port.share_memory()
     table, call = Table(MEASURED), 0.0
-    for nbytes in sizes:
+    for before, nbytes in zip((0, *sizes), sizes):
         n = nbytes // KINDS[kind].storage.itemsize
         x = as_kind(np.random.default_rng(0).standard_normal(n, KINDS[kind].accumulator), kind)
         out = Flat(np.empty_like(x.data), kind)
-        for algorithm in planning.CANDIDATES:
-            progress(algorithm, nbytes)
-            table.add(algorithm, nbytes, seconds(port, _once(port, settings, algorithm, x, out), repeats))
+        runs = {name: _once(port, settings, name, x, out) for name in planning.CANDIDATES}
+        for name, took in race(port, runs, repeats, partial(progress, nbytes=nbytes)).items():
+            table.add(name, nbytes, took)
         last, call = call, sum(points[-1][1] for points in table.points.values())
         if (repeats + 1) * call > budget:
-            if last and call > 4 * last:  # for 8 times the bytes
+            if last and call / last > nbytes / before / 2:
                 break
             repeats = 1
     return table
@@ -113,13 +117,29 @@ def _once(port: Any, settings: Settings, algorithm: str, x: Flat, out: Flat) -> 
     return run
 
 
-def seconds(port: Any, once: Callable[[], None], repeats: int) -> float:
-    """Of the slowest rank: the median of some repeats after a first one. All ranks see the same times, and stop together."""
+def race(
+    port: Any, runs: dict[str, Callable[[], None]], repeats: int, progress: Callable[[str], None] = lambda name: None
+) -> dict[str, float]:
+    """The median seconds of each. They take turns, so that what disturbs the machine disturbs all alike, each a run before
+    the one that counts, as if it were called again and again; the quicker ones more turns. All ranks stop together."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    going, turns = list(runs), 0
+    while turns < repeats or (repeats > 1 and turns < MOST and sum(map(sum, times.values())) < ENOUGH):
+        for name in going:
+            if not turns:
+                progress(name)
+            runs[name]()
+            times[name].append(seconds(port, runs[name]))
+        turns += 1
+        if turns > repeats:
+            best = min(map(median, times.values()))
+            going = [name for name in going if median(times[name]) < BEHIND * best]
+    return {name: median(each) for name, each in times.items()}
+
+
+def seconds(port: Any, once: Callable[[], None]) -> float:
+    """Of the slowest rank."""
+    port.comm.Barrier()
+    begin = time.perf_counter()
     once()
-    times: list[float] = []
-    while len(times) < repeats or (repeats > 1 and len(times) < MOST and sum(times) < ENOUGH):
-        port.comm.Barrier()
-        begin = time.perf_counter()
-        once()
-        times.append(port.slowest(time.perf_counter() - begin))
-    return median(times)
+    return port.slowest(time.perf_counter() - begin)
