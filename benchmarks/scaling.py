@@ -1,11 +1,14 @@
 """Predictions against measurements on the emulated network, for docs/scaling.md.
 
-    python -m benchmarks.scaling      as root, some minutes; what is in --results is not measured again
+    python -m benchmarks.scaling      as root, some ten minutes; what is in --results is not measured again
 
 Raw is MPI's own Allreduce, in its default or as a forced ring, whichever took less time; natural travels by each of
 WAYS. Each is called again and again in a program of its own, as its users would: in turns with the others
-`direct` takes longer on 8 hosts (docs/scaling.md). The predictor is told of the emulation: that the hosts share this machine's cores, and that headers take
-their part of a link. Nothing else of what is measured.
+`direct` takes longer on 8 hosts (docs/scaling.md).
+
+The predictor is told of the emulation, whose hosts share this machine's cores: how fast codecs are while all ranks use
+them, what a message and a byte on the way cost a core (benchmarks/carrying.py, plain sockets), and that headers take their
+part of a link. Nothing of any Allreduce.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.carrying import STOLEN, ticks
 from benchmarks.netlab.lab import Lab
 from benchmarks.netlab.units import bits_per_second
 from benchmarks.page import fill, number, table
@@ -45,10 +49,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results" / "scaling.json")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no measurement is begun")
-    parser.add_argument("--calls", choices=("raw", *WAYS), help=argparse.SUPPRESS)
+    parser.add_argument("--inside", choices=("machine", "raw", *WAYS), help=argparse.SUPPRESS)  # what ranks do in a lab
     arguments = parser.parse_args()
-    if arguments.calls:
-        return calls(arguments.calls)
+    if arguments.inside:
+        return inside(arguments.inside)
     found = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
     arguments.results.parent.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + arguments.seconds
@@ -62,77 +66,92 @@ def main() -> None:
     write(found)
 
 
-def measure(rate: str, hosts: int) -> dict[str, float]:
-    """Seconds of raw and, by each way, of natural."""
+def measure(rate: str, hosts: int) -> dict[str, Any]:
+    """Seconds of raw and, by each way, of natural; and what the predictor is told."""
     raw = min(run(hosts, rate, "raw", ring) for ring in (False, True))
-    return {"raw": raw, **{way: run(hosts, rate, way) for way in WAYS}}
+    took = {"raw": raw, **{way: run(hosts, rate, way) for way in WAYS}}
+    return {"measured": took, "machine": run(hosts, rate, "machine")}
 
 
-def run(hosts: int, rate: str, way: str, ring: bool = False) -> float:
-    """The median of some calls after a first one, on that many hosts. Where other machines took more than 2 % of the cores
-    meanwhile, it is measured again; of a few tries that with the least counts."""
-    tries = []
-    while not tries or (tries[-1][0] > 0.02 and len(tries) < 3):
+def run(hosts: int, rate: str, what: str, ring: bool = False) -> Any:
+    """What `inside` found on that many hosts. Where other machines took more than 2 % of the cores meanwhile, it is measured
+    again; of a few tries that with the least counts."""
+    tries: list[tuple[float, str]] = []
+    while not tries or (tries[-1][0] > 0.02 and len(tries) < 6):
         before = ticks()
         with Lab(hosts, rate) as lab:
-            command = [sys.executable, "-m", "benchmarks.scaling", "--calls", way]
+            command = [sys.executable, "-m", "benchmarks.scaling", "--inside", what]
             ended = lab.run(command, forced_ring=ring, timeout=90, stdout=subprocess.PIPE, text=True)
         if ended.returncode:
             sys.exit(f"{' '.join(command)}: failed")
         spent = ticks() - before
-        tries.append((spent[STOLEN] / spent.sum(), float(ended.stdout)))
-        print(
-            f"  {way}{' as a ring' * ring}: {tries[-1][1]:.3f} s, stolen {tries[-1][0]:.1%}",
-            file=sys.stderr,
-            flush=True,
-        )
-    return min(tries)[1]
+        tries.append((spent[STOLEN] / spent.sum(), ended.stdout.strip()))
+        print(f"  {what}{' as a ring' * ring}: {tries[-1][1]}, stolen {tries[-1][0]:.1%}", file=sys.stderr, flush=True)
+    return json.loads(min(tries)[1])
 
 
-STOLEN = 7  # among the times of the first line of /proc/stat
-
-
-def ticks() -> np.ndarray:
-    """What the cores did since they started."""
-    return np.array(Path("/proc/stat").read_text().splitlines()[0].split()[1:9], float)
-
-
-def calls(way: str) -> None:
-    """What each rank of a lab does."""
+def inside(what: str) -> None:
+    """What each rank of a lab does; rank 0 prints JSON."""
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
+    found = machine(world) if what == "machine" else calls(world, what)
+    if world.rank == 0:
+        print(json.dumps(found))
+
+
+def calls(world: Any, way: str) -> float:
+    """The median of some calls after a first one."""
     comm = world if way == "raw" else Comm(world, "natural", algorithm=way)
     x = values("normal", VALUES, world.rank)
     out = np.empty_like(x)
-    seconds = alternate({way: lambda: comm.Allreduce(x, out)}, TURNS, world)[way]
-    if world.rank == 0:
-        print(seconds)
+    return alternate({way: lambda: comm.Allreduce(x, out)}, TURNS, world)[way]
 
 
-def shared(costs: Costs, ranks: int) -> Costs:
-    """Of ranks on this machine's cores."""
-    share = max(ranks / (os.cpu_count() or 1), 1)
-    return Costs(*(speed / share for speed in vars(costs).values()))
+def machine(world: Any) -> dict[str, Any]:
+    """Of its cores, while all ranks use them: codecs' speeds, and seconds for a message and for a byte on the way."""
+    from benchmarks import carrying
+
+    found: dict[str, Any] = {}
+    for spec in ("raw", "natural"):
+        world.Barrier()
+        found[spec] = np.median(world.allgather([*vars(speeds.costs(codec(spec), VALUES)).values()]), axis=0).tolist()
+    found["cores"] = os.cpu_count()
+    found["message"] = float(np.median(world.allgather(speeds.message())))
+    found["byte"] = {
+        way: carrying.measure(world, flows) for way, flows in {"ring": 1, "direct": world.size - 1}.items()
+    }
+    return found
 
 
-def predict(rate: str, hosts: int) -> dict[str, float]:
-    net = Network(LATENCY, bits_per_second(rate) / 8 * GOODPUT, overhead=speeds.message())
-    plain, natural = (shared(speeds.costs(codec(spec), 4 << 20), hosts) for spec in ("raw", "natural"))
-    raw = [prediction.allreduce(VALUES, hosts, "raw", name, net, plain, WHOLE).seconds for name in ("ring", "halving")]
+def predict(rate: str, hosts: int, told: dict[str, Any]) -> dict[str, float]:
+    """Seconds of what was measured; halving, if that is what MPI does, has one partner at a time as a ring has."""
+    share = max(hosts / told["cores"], 1)
+    plain, natural = (Costs(*(speed / share for speed in told[spec])) for spec in ("raw", "natural"))
+    networks = {
+        way: Network(
+            LATENCY, bits_per_second(rate) / 8 * GOODPUT, overhead=told["message"] * share, carrying=cost * share
+        )
+        for way, cost in told["byte"].items()
+    }
+    raw = [
+        prediction.allreduce(VALUES, hosts, "raw", name, networks["ring"], plain, WHOLE).seconds
+        for name in ("ring", "halving")
+    ]
     return {
         "raw": min(raw),
-        **{way: prediction.allreduce(VALUES, hosts, "natural", way, net, natural).seconds for way in WAYS},
+        **{way: prediction.allreduce(VALUES, hosts, "natural", way, networks[way], natural).seconds for way in WAYS},
     }
 
 
-def write(found: dict[str, dict[str, float]]) -> None:
+def write(found: dict[str, dict[str, Any]]) -> None:
     heads = ["link", "hosts"]
     names = {"raw": "raw", **{way: f"natural, {way}" for way in WAYS}}
     heads += [f"{shown}: {what}" for shown in names.values() for what in ("measured, ms", "predicted, ms", "off by")]
     rows = []
     for rate, hosts in ((rate, hosts) for rate in RATES for hosts in HOSTS if f"{rate} {hosts}" in found):
-        measured, predicted = found[f"{rate} {hosts}"], predict(rate, hosts)
+        cell = found[f"{rate} {hosts}"]
+        measured, predicted = cell["measured"], predict(rate, hosts, cell["machine"])
         row: list[Any] = [rate.replace("Gbit", " Gbit/s").replace("Mbit", " Mbit/s"), hosts]
         for name in names:
             off = 100 * (predicted[name] / measured[name] - 1)

@@ -208,4 +208,7 @@ def formula(plan: Plan, lanes: int, network: Network, costs: Costs) -> Predictio
         waits = max(waits - link * (1 - 1 / here), 0.0)
     first = waits + link * passed / max(sent, 1) + core + local
     slowest = max(link, busy * core, busy * local, first / min(plan.depth, lanes))
-    return Prediction(first + (lanes - 1) * slowest, sent, False)
+    # Of what passes a host's link, both ways, a ring's rank at either end of the host carries its half, a server's root all
+    share = {"ring": min(here, 2), "server": 1}.get(name, here)
+    carrying = 2 * sent / share * network.carrying
+    return Prediction(max(first + (lanes - 1) * slowest, lanes * busy * core + carrying), sent, False)

@@ -16,19 +16,28 @@ from .ports.sim import Costs
 
 TURNS = 5  # of which the median counts
 WIRES = 3  # of a sum, besides own values
+PIECE = 1 << 18  # values
 MESSAGES = 200
 
 
 def costs(codec: Codec, n: int) -> Costs:
-    """Bytes of float32 values a second, on n of them, one thread."""
+    """Bytes of float32 values a second, on n of them, by pieces such as schedules ask for, one thread."""
+    pieces = [(lo, min(lo + PIECE, n)) for lo in range(0, n, PIECE)]
     x, out = _values(n), Flat(np.ones(n, np.float32), "f32")
-    wires = [np.ones(codec.size(n, "f32"), np.uint8) for _ in range(WIRES + 1)]
-    for wire in wires:
-        codec.encode_into(x, wire, Stream(1))
-    terms = Terms(wires[1:], 0, x, n, "f32")
-    encode = _seconds(lambda: codec.encode_into(x, wires[0], Stream(1)))
-    decode = _seconds(lambda: codec.decode_into(wires[0], out))
-    reduce = _seconds(lambda: codec.reduce_into(terms, 1.0, wires[0], Stream(1)))
+    wires = [[np.ones(codec.size(hi - lo, "f32"), np.uint8) for lo, hi in pieces] for _ in range(WIRES + 1)]
+    cuts = [(x[lo:hi], out[lo:hi], *each) for (lo, hi), *each in zip(pieces, *wires)]
+
+    def seconds(job: Callable[..., Any]) -> float:
+        return _seconds(lambda: [job(*cut) for cut in cuts])
+
+    for mine in wires:
+        for (lo, hi), wire in zip(pieces, mine):
+            codec.encode_into(x[lo:hi], wire, Stream(1))
+    encode = seconds(lambda own, out, wire, *wires: codec.encode_into(own, wire, Stream(1)))
+    decode = seconds(lambda own, out, wire, *wires: codec.decode_into(wire, out))
+    reduce = seconds(
+        lambda own, out, wire, *wires: codec.reduce_into(Terms(wires, 0, own, own.n, "f32"), 1.0, wire, Stream(1))
+    )
     return Costs(4 * n / encode, 4 * n / decode, (WIRES + 1) * 4 * n / reduce)
 
 
@@ -60,10 +69,10 @@ def _values(n: int) -> Flat:
 
 
 def _seconds(job: Callable[[], Any]) -> float:
-    """The median of some turns, after one that is not counted."""
+    """Of this thread on its core: the median of some turns, after one that is not counted."""
     times = []
     for _ in range(TURNS + 1):
-        start = time.perf_counter()
+        start = time.thread_time()
         job()
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     return median(times[1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -23,10 +24,14 @@ COSTS = Costs(encode=4e9, decode=8e9, reduce=6e9)
 each_algorithm = pytest.mark.parametrize("algorithm", ALLREDUCE)
 
 
+each_carrying = pytest.mark.parametrize("carrying", [0, 3e-9], ids=["cards-carry", "cores-carry"])
+
+
 @each_algorithm
+@each_carrying
 @pytest.mark.parametrize("p, nodes_of", [(2, 1), (3, 1), (8, 1), (8, 4)])
-def test_wires_without_content_take_the_time_and_the_bytes_of_real_ones(algorithm, p, nodes_of):
-    network = Network(1e-4, 1.25e8, nodes_of, overhead=2e-6)
+def test_wires_without_content_take_the_time_and_the_bytes_of_real_ones(algorithm, carrying, p, nodes_of):
+    network = Network(1e-4, 1.25e8, nodes_of, overhead=2e-6, carrying=carrying)
     xs = [np.ones(50_000, np.float32)] * p
     real = simulation.allreduce(xs, codec="natural", algorithm=algorithm, network=network, costs=COSTS)
     hollow = prediction.allreduce(50_000, p, "natural", algorithm, network, COSTS)
@@ -35,17 +40,29 @@ def test_wires_without_content_take_the_time_and_the_bytes_of_real_ones(algorith
 
 
 @each_algorithm
+@each_carrying
 @pytest.mark.parametrize("p, nodes_of", [(4, 1), (6, 1), (16, 1), (16, 4)])
 @pytest.mark.parametrize("n", [250_000, 10_000_000])
-def test_formulas_agree_with_the_schedules(algorithm, p, nodes_of, n):
+def test_formulas_agree_with_the_schedules(algorithm, carrying, p, nodes_of, n):
     """Within 15 %, or 20 % where halving has guests, whose messages meet others on the way; bytes within 2 %."""
-    network = Network(1e-4, 1.25e8, nodes_of, overhead=2e-6)
+    network = Network(1e-4, 1.25e8, nodes_of, overhead=2e-6, carrying=carrying)
     by_schedule = prediction.allreduce(n, p, "natural", algorithm, network, COSTS, most=10**9)
     by_formula = prediction.allreduce(n, p, "natural", algorithm, network, COSTS, most=0)
     assert not by_formula.simulated
     guests = algorithm == "halving" and p & (p - 1)
     assert by_formula.seconds == pytest.approx(by_schedule.seconds, rel=0.2 if guests else 0.15)
     assert by_formula.sent == pytest.approx(by_schedule.sent, rel=0.02)
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "ring", "halving"])
+def test_cores_that_carry_bytes_more_slowly_than_links_are_what_counts(algorithm):
+    free = Network(1e-4, 1.25e8)
+    slow = dataclasses.replace(free, carrying=20e-9)
+    first, found = (prediction.allreduce(10_000_000, 4, "natural", algorithm, net) for net in (free, slow))
+    assert found.sent == first.sent
+    assert 2 * found.sent * slow.carrying <= found.seconds < 1.15 * 2 * found.sent * slow.carrying
+    near = prediction.allreduce(10_000_000, 4, "natural", algorithm, dataclasses.replace(slow, nodes_of=4))
+    assert near == prediction.allreduce(10_000_000, 4, "natural", algorithm, dataclasses.replace(free, nodes_of=4))
 
 
 def test_a_gossip_step_takes_as_long_as_on_virtual_workers():

@@ -91,6 +91,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the machine")
     group.add_argument("--ranks-per-core", type=float, default=1, help="how many share a core (1)")
     group.add_argument("--overhead", type=latency, help="of a core for each message (measured)")
+    group.add_argument(
+        "--carrying", type=latency, default=0.0, help="of a core for each byte on a link, such as 0.5ns for TCP (0)"
+    )
     options.add_output(parser, ("table", "csv", "json"))
 
 
@@ -105,6 +108,7 @@ def run(arguments: argparse.Namespace) -> None:
         "network": f"{arguments.bandwidth * 8 / 1e9:g} Gbit/s, {seconds(arguments.latency)}",
         "within a node": f"{arguments.local_bandwidth * 8 / 1e9:g} Gbit/s, {seconds(arguments.local_latency)}",
         "a message costs a core": seconds(machine.network.overhead),
+        "a byte on a link": f"{1e9 * machine.network.carrying:.3g} ns of a core",
         "measured, GB/s": machine.describe(["raw", *specs]),
     }
     cases = {p: list(machine.cases(p, specs)) for p in arguments.ranks}
@@ -143,6 +147,7 @@ class Machine:
             arguments.local_latency,
             arguments.local_bandwidth,
             overhead * self.share,
+            arguments.carrying * self.share,
         )
         self._costs: dict[str, Costs] = {}
 

@@ -2,7 +2,8 @@
 
 The very schedules that run on MPI run here, for hundreds of ranks. Each host has one link; a message occupies the
 sender's side of it, then, `latency` later, the receiver's side, one message after the other. Within a host every rank
-has such a link of its own. Arithmetic takes virtual time too (see Costs), one thing at a time on each rank.
+has such a link of its own. Arithmetic takes virtual time too (see Costs), one thing at a time on each rank. Bytes on the
+way between hosts may keep the cores at both ends busy: a rank does that while it waits, else its own work comes after it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .base import Port
 class Network:
     """Seconds of latency and bytes a second of each host's link; ranks with the same node share one link and reach
     each other at `local_bandwidth` (`nodes_of` ranks a node). A rank is busy for `overhead` seconds with each message
-    that it sends or receives."""
+    that it sends or receives, and for `carrying` seconds with each byte of it that passes a host's link."""
 
     latency: float = 1e-5
     bandwidth: float = 1.25e9
@@ -32,6 +33,7 @@ class Network:
     local_latency: float = 1e-6
     local_bandwidth: float = 1e10
     overhead: float = 0.0
+    carrying: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class SimPort(Port):
         self.rank, self.size = rank, simulation.size
         self.nodes = simulation.nodes
         self.now = 0.0
+        self.behind = 0.0  # seconds of carrying bytes that the core has yet to do
         self.lock = nullcontext()
         self.active: list[Run] = []
         self.ruins: list[Any] = []
@@ -123,8 +126,19 @@ class SimPort(Port):
         return self.calls << 16
 
     def spend(self, seconds: float) -> None:
-        """Let this rank's core be busy."""
-        self.now += seconds
+        """Let this rank's core be busy, after all that it is behind with."""
+        self.now += seconds + self.behind
+        self.behind = 0.0
+
+    def wait(self, until: float) -> None:
+        """Do nothing but carry bytes."""
+        if until > self.now:
+            self.behind = max(self.behind - (until - self.now), 0.0)
+            self.now = until
+
+    def carry(self, nbytes: int, peer: int) -> None:
+        if self.nodes[peer] != self.nodes[self.rank]:
+            self.behind += nbytes * self.simulation.network.carrying
 
     def wakes(self) -> float:
         """The earliest time at which something that this rank waits for is through; inf if none is known."""
@@ -169,7 +183,7 @@ class Simulation:
         if not all(run.done for run in runs):
             waiting = {h.source for run in runs for h in run.pending() if h.ready is None}
             raise RemoteError(f"no message ever came from ranks {sorted(waiting)}")
-        return max(port.now for port in self.ports) - start
+        return max(port.now + port.behind for port in self.ports) - start
 
     def _wake(self, rank: int, when: float) -> None:
         """Look at a rank at this time, if not before."""
@@ -178,7 +192,7 @@ class Simulation:
             heapq.heappush(self._queue, (when, rank))
 
     def _step(self, port: SimPort, when: float) -> None:
-        port.now = max(port.now, when)
+        port.wait(when)
         if any(run.advance() for run in list(port.active)):
             self._wake(port.rank, port.now)
         elif port.active:
@@ -194,6 +208,7 @@ class Simulation:
         self._number -= 1
         self._transits[self._number] = transit
         heapq.heappush(self._queue, (begin + latency, self._number))
+        port.carry(message.nbytes, dest)
         key = (port.rank, dest, tag)
         self._sent[key].append(transit)
         self._match(key)
@@ -224,6 +239,7 @@ class Simulation:
         link, _, bandwidth = self._path(transit.sent.source, transit.dest, transit.dest)
         self._in[link] = max(when, self._in[link]) + transit.sent.nbytes / bandwidth
         transit.arrival = self._in[link]
+        self.ports[transit.dest].carry(transit.sent.nbytes, transit.sent.source)
         self._deliver(transit)
 
     def _deliver(self, transit: Transit) -> None:
