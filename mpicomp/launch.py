@@ -21,7 +21,7 @@ from typing import Any, Callable, Iterator, Sequence
 import numpy as np
 
 from . import reference
-from .arrays import is_cupy
+from .arrays import host_address, is_cupy
 from .checks import number
 
 LIBRARY = Path(__file__).with_name("libmpicomp.so")
@@ -180,15 +180,9 @@ def describe() -> str:
     return {4: "C, AVX-512", 3: "C, AVX2", 1: "C, portable"}[level]
 
 
-_view: Callable[[Any], Any] = (ctypes.c_char * 0).from_buffer
-
-
 def _address(array: np.ndarray, name: str, itemsize: int, least: int) -> int:
     check(array, name, itemsize, least)
-    try:
-        return ctypes.addressof(_view(array))
-    except (TypeError, ValueError):  # read-only, or of a type that buffers do not know; three times slower
-        return array.ctypes.data
+    return host_address(array)
 
 
 def check(array: Any, name: str, itemsize: int, least: int) -> None:

@@ -81,12 +81,13 @@ def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings],
                 chosen = chosen.override(feedback=False)  # nothing is lost that could be remembered
             return same.setdefault(chosen, chosen)
 
+        rule = rule_of(codec, comm.codec)
         for name, x in _named(many):
             flat = buffers.flat(x, f"array {name!r}", writable=True)
             if flat is None:
                 untouched.append(x)
             elif flat.n:
-                chosen = settings(_rule(codec, comm.codec, name, x))
+                chosen = settings(rule(name, x))
                 if flat.kind not in chosen.codec.kinds or flat.kind not in chosen.down.kinds:
                     chosen = settings("raw")
                 groups.setdefault((flat.kind, id(chosen)), (chosen, {}))[1][name] = flat
@@ -121,22 +122,28 @@ def _is_array(x: Any) -> bool:
     return hasattr(x, "dtype") and hasattr(x, "shape")
 
 
-def _rule(rule: Any, default: Codec, name: str, x: Any) -> Any:
-    """The codec of one array: rule(name, x), or of the first pattern that fits its name, or the same for all.
+def rule_of(given: Any, default: Codec) -> Callable[[str, Any], Any]:
+    """What finds the codec of an array by its name and itself: given(name, x), or that of the first pattern that fits the name,
+    or the same for all.
 
     Codecs that drop values or need matrices leave vectors and small arrays exact, unless a rule names one for them.
     """
-    named = rule
-    if isinstance(rule, Mapping):
-        named = next((value for pattern, value in rule.items() if fnmatchcase(name, pattern)), None)
-    elif callable(rule):
-        named = rule(name, x)
-    if isinstance(named, list):
-        named = tuple(named)
-    if named is not None and named is not rule:
-        return named
-    both = named if isinstance(named, tuple) else (default if named is None else named,)
-    return named if all(map(_dense, both)) or (len(x.shape) > 1 and int(np.prod(x.shape)) >= EXACT) else "raw"
+    patterns = given if isinstance(given, Mapping) else {}
+    named = (
+        given
+        if callable(given)
+        else lambda name, x: next((c for p, c in patterns.items() if fnmatchcase(name, p)), None)
+    )
+    same = None if callable(given) or given is patterns else tuple(given) if isinstance(given, list) else given
+    dense = all(map(_dense, same if isinstance(same, tuple) else (default if same is None else same,)))
+
+    def rule(name: str, x: Any) -> Any:
+        found = named(name, x)
+        if found is not None:
+            return tuple(found) if isinstance(found, list) else found
+        return same if dense or (len(x.shape) > 1 and int(np.prod(x.shape)) >= EXACT) else "raw"
+
+    return rule if callable(given) or patterns or not dense else lambda name, x: same
 
 
 @cache

@@ -9,7 +9,7 @@ import torch
 from .. import progress
 from ..arrays import flatten, kind_of
 from ..codecs import Raw
-from ..collectives.many import FusedCall, _rule
+from ..collectives.many import FusedCall, rule_of
 from ..engine import Run, wait
 from ..errors import BufferError
 from ..fusion import Fused
@@ -93,8 +93,10 @@ class Bucket:
 def chooser(settings: Settings, codec: Any, algorithm: Optional[str], feedback: Any) -> Choose:
     """How a parameter's gradient travels: as `codec` says, which may be a rule; exactly if that cannot carry its type."""
 
+    rule = rule_of(codec, settings.codec)
+
     def choose(name: str, parameter: torch.Tensor) -> Settings:
-        chosen = settings.override(_rule(codec, settings.codec, name, parameter), algorithm, feedback=feedback)
+        chosen = settings.override(rule(name, parameter), algorithm, feedback=feedback)
         kind = kind_of(parameter.dtype)
         able = kind in chosen.codec.kinds and kind in chosen.down.kinds
         if not able or (isinstance(chosen.codec, Raw) and isinstance(chosen.down, Raw)):
