@@ -2,7 +2,8 @@
 
 Of M nodes with L ranks each, one rank a node leads each segment, in turn. Steps: 4 (the node's arrays to the leader, the two
 of `direct` among the leaders, the sums to the node). Bytes sent between nodes: 2 (M-1)/M of the encoded array a node,
-whatever L is; within a node 2 (L-1) plain arrays. What is encoded is the sum of a node, so the error is that of M ranks.
+whatever L is; within a node 2 (L-1) plain arrays, to the leader in pieces, so that it needs little memory for them. What is
+encoded is the sum of a node, so the error is that of M ranks.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ from __future__ import annotations
 from typing import Any, Iterator, Optional
 
 from ..ports.base import Port
+from .cuts import Cuts
 from .direct import direct
+
+ROOM = 1 << 18  # values of all members that a leader holds at a time, for each segment that is under way
+LEAST = 1 << 13  # values of a piece: with fewer, messages cost more than what they carry
 
 
 class Leaders(Port):
@@ -47,27 +52,29 @@ def hierarchical(port: Any, job: Any, cuts: Any, tag: int, nodes_of: Optional[in
     leaders = [ranks[tag % len(ranks)] for ranks in groups]
     mine = next(index for index, ranks in enumerate(groups) if port.rank in ranks)
     parts = [part for part in cuts if part[0] < part[1]]
+    pieces = list(pieces_of(parts, len(groups[mine])))
     if port.rank != leaders[mine]:
-        yield from _member(port, job, parts, tag, leaders[mine])
+        yield [port.isend(plain, leaders[mine], tag) for piece in pieces for plain in job.plain(*piece)]
+        # not before: the result may be where x is
+        yield [port.irecv(plain, leaders[mine], tag) for part in parts for plain in job.plain_out(*part)]
         return
     members = [r for r in groups[mine] if r != port.rank]
-    yield from _sum(port, job, parts, tag, members, groups[mine].index(port.rank), len(groups) == 1)
+    yield from _sum(port, job, pieces, tag, members, groups[mine].index(port.rank), len(groups) == 1)
     if len(groups) > 1:
         yield from direct(Leaders(port, leaders), job.among(mine, len(groups)), cuts, tag)
     yield [port.isend(plain, r, tag) for part in parts for plain in job.plain_out(*part) for r in members]
 
 
-def _member(port: Any, job: Any, parts: Any, tag: int, leader: int) -> Iterator[Any]:
-    yield [
-        port.isend(plain, leader, tag) for part in parts for plain in job.plain(*part)
-    ]  # before the result is written, which may be where x is
-    yield [port.irecv(plain, leader, tag) for part in parts for plain in job.plain_out(*part)]
+def pieces_of(parts: Cuts, ranks: int) -> Iterator[tuple[int, int]]:
+    """What the members of a node with so many ranks send their leader at a time."""
+    step = max(ROOM // max(ranks - 1, 1), LEAST)
+    return ((at, min(at + step, hi)) for lo, hi in parts for at in range(lo, hi, step))
 
 
-def _sum(port: Any, job: Any, parts: Any, tag: int, members: list[int], position: int, last: bool) -> Iterator[Any]:
+def _sum(port: Any, job: Any, pieces: Cuts, tag: int, members: list[int], position: int, last: bool) -> Iterator[Any]:
     """The node's sum, in the order of its ranks."""
-    for part in parts:
-        inbox = [[job.space(plain.nbytes) for plain in job.plain(*part)] for _ in members]
+    for piece in pieces:
+        inbox = [[job.space(plain.nbytes) for plain in job.plain(*piece)] for _ in members]
         yield [port.irecv(wire, r, tag) for wires, r in zip(inbox, members) for wire in wires]
-        job.plain_total(*part, inbox, position, last)
+        job.plain_total(*piece, inbox, position, last)
         job.release(wire for wires in inbox for wire in wires)

@@ -50,6 +50,17 @@ def most():
     ],
 )
 def test_a_collective_takes_no_more_than_twice_the_compressed_array_and_8_mb(codec, algorithm):
+    holds(codec, algorithm)
+
+
+@pytest.mark.host
+@pytest.mark.ranks(4)
+@pytest.mark.parametrize("codec", ["natural", "topk:ratio=0.01"])
+def test_nor_does_one_whose_nodes_sum_exactly_before(codec):
+    holds(codec, "hierarchical:nodes_of=2")
+
+
+def holds(codec, algorithm):
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -58,7 +69,7 @@ def test_a_collective_takes_no_more_than_twice_the_compressed_array_and_8_mb(cod
     comm.Allreduce(MPI.IN_PLACE, np.ones((100, 100), "f4"))  # code and connections are no memory of a call
     x = np.random.default_rng(comm.rank).standard_normal((N // 1000, 1000), "f4")
     out = np.ones_like(x)
-    compressed = comm.plan(x).wire_bytes  # of 2 ranks, either way
+    compressed = comm.plan(x).wire_bytes  # of 2 ranks, or nodes, either way
     taken = WORLD.allreduce(peak(lambda: comm.Allreduce(x, out)), MPI.MAX)
     if comm.rank == 0:
         print(
