@@ -41,12 +41,11 @@ class Link:
     @cached_property
     def cuts(self) -> dict[int, list[tuple[int, int]]]:
         """The ranges of every array: where they end depends on nothing that only one side knows."""
-        item = KINDS[self.kind].storage.itemsize
-        whole = {
-            r: segments(n, 1, lcm(self.codecs[r].grain, self.grain), (self.segment or segment_for(n * item)) // item)
-            for r, n in self.lengths.items()
-        }
-        cuts = {r: [lane[0] for lane in lanes] for r, lanes in whole.items()}
+        item, cuts = KINDS[self.kind].storage.itemsize, {}
+        for r, n in self.lengths.items():
+            segment = self.segment or segment_for(n * item, self.codecs[r].size(n, self.kind))
+            lanes = segments(n, 1, lcm(self.codecs[r].grain, self.grain), segment // item)
+            cuts[r] = [lane[0] for lane in lanes]
         return {r: each or [(0, 0)] for r, each in cuts.items()} if self.checked else cuts
 
 

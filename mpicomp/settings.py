@@ -31,6 +31,11 @@ class Settings:
         """Wires of both codecs can be cut at multiples of this many values."""
         return lcm(self.codec.grain, self.down.grain)
 
+    def wire(self, n: int, kind: str) -> int:
+        """Bytes of n values on their way, in the codec that needs more; 0 where one cannot carry them."""
+        both = (self.codec, self.down)
+        return max(each.size(n, kind) for each in both) if all(kind in each.kinds for each in both) else 0
+
     @property
     def packs(self) -> bool:
         """Whether small arrays may travel as one: no value is dropped, and nothing is remembered of each."""

@@ -88,7 +88,8 @@ class Family(base.Call):
         else:
             self.x, self.out = x, out
             ranges = chunks(self.x.n, port.size, grain)
-        segment = (settings.segment or segment_for(nbytes)) // KINDS[kind].storage.itemsize
+        wire = settings.wire(sum(flat.n for flat in flats), kind)
+        segment = (settings.segment or segment_for(nbytes, wire)) // KINDS[kind].storage.itemsize
         cuts = slices(ranges, grain, max(segment, LEAST) // port.size)
         options = {} if root is None else {"root": root}
         self.port, self.settings = port, settings
