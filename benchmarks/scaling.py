@@ -7,8 +7,8 @@ WAYS. Each is called again and again in a program of its own, as its users would
 `direct` takes longer on 8 hosts (docs/scaling.md).
 
 The predictor is told of the emulation, whose hosts share this machine's cores: how fast codecs are while all ranks use
-them, what a message and a byte on the way cost a core (benchmarks/carrying.py, plain sockets), and that headers take their
-part of a link. Nothing of any Allreduce.
+them, what a message costs a core whose caches a codec has filled, and a byte on the way (benchmarks/carrying.py, plain
+sockets), and that headers take their part of a link. Nothing of any Allreduce.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def machine(world: Any) -> dict[str, Any]:
         world.Barrier()
         found[spec] = np.median(world.allgather([*vars(speeds.costs(codec(spec), VALUES)).values()]), axis=0).tolist()
     found["cores"] = os.cpu_count()
-    found["message"] = float(np.median(world.allgather(speeds.message())))
+    found["message"] = float(np.median(world.allgather(speeds.message(4 << 20))))
     found["byte"] = {
         way: carrying.measure(world, flows) for way, flows in {"ring": 1, "direct": world.size - 1}.items()
     }

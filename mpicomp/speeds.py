@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from statistics import median
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import numpy as np
 
-from . import simulation
+from . import engine, simulation
 from .arrays import Flat
 from .codecs import Codec
 from .codecs.base import Stream, Terms
@@ -47,21 +47,29 @@ def factoring(spec: Any, shape: tuple[int, ...]) -> float:
     return _seconds(lambda: simulation.allreduce(xs, codec=spec, algorithm="lowrank")) / len(xs)
 
 
-def message() -> float:
-    """Seconds of a core for a message that is sent or received, by a rank that sends to itself."""
+def message(others: int = 0) -> float:
+    """Seconds of a core for a message that is sent or received, by a schedule in which a rank sends to itself. With `others`,
+    after so many bytes of other things, which leave as little of the caches as large arrays do."""
     from mpi4py import MPI
 
     from .ports.mpi import port_of
 
-    port, out, room = port_of(MPI.COMM_SELF), np.zeros(8, np.uint8), np.zeros(8, np.uint8)
+    port, one, other = port_of(MPI.COMM_SELF), *np.zeros((2, others), np.uint8)
 
-    def exchange() -> None:
-        for _ in range(MESSAGES):
-            handles = [port.irecv(room, 0, 1), port.isend(out, 0, 1)]
-            while not port.done(handles):
-                pass
+    def schedule(tag: int) -> Iterator[Any]:
+        out, room = port.pool.get(8), port.pool.get(8)
+        handles = [port.irecv(room, 0, tag), port.isend(out, 0, tag)]
+        yield handles
+        port.pool.put(out)
+        port.pool.put(room)
 
-    return _seconds(exchange) / MESSAGES / 2
+    times = []
+    for tag in range(MESSAGES):
+        one[:] = other
+        start = time.thread_time()
+        engine.wait(engine.Run(port, [schedule(1 + tag)]))
+        times.append(time.thread_time() - start)
+    return median(times) / 2
 
 
 def _values(n: int) -> Flat:

@@ -2,7 +2,7 @@
 
 The same schedules as on MPI run on virtual ranks; where those are too many, closed formulas that such runs obey. What the
 codec's arithmetic and a message cost a core is measured now, on this machine. `raw` is the better of what MPIs do with
-large arrays, a ring or recursive halving, exact and in one piece; the last column compares with it. Gossip is one
+large arrays, a ring or recursive halving, exact and in one piece, messages for nothing; the last column compares with it. Gossip is one
 averaging step with the neighbours; `steps` is how many of them make the distance to the mean 1000 times smaller, without
 a codec, and `to consensus` what they take together.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Callable, Iterator, Mapping
 
@@ -90,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--local-latency", type=latency, default="1us", help="within a node (1us)")
     group = parser.add_argument_group("the machine")
     group.add_argument("--ranks-per-core", type=float, default=1, help="how many share a core (1)")
-    group.add_argument("--overhead", type=latency, help="of a core for each message (measured)")
+    group.add_argument("--overhead", type=latency, help="of a core for each message (of mpicomp measured, of raw 0)")
     group.add_argument(
         "--carrying", type=latency, default=0.0, help="of a core for each byte on a link, such as 0.5ns for TCP (0)"
     )
@@ -149,6 +150,7 @@ class Machine:
             overhead * self.share,
             arguments.carrying * self.share,
         )
+        self.mpi = replace(self.network, overhead=(arguments.overhead or 0.0) * self.share)  # C, a fraction of ours
         self._costs: dict[str, Costs] = {}
 
     def costs(self, spec: str) -> Costs:
@@ -185,7 +187,8 @@ class Machine:
                 yield "gossip", name, spec, steps, self.gossip(dims, spec)
 
     def allreduce(self, p: int, spec: str, name: str, segment: Any = None) -> Callable[[], Prediction]:
-        return lambda: prediction.allreduce(self.n, p, spec, name, self.network, self.costs(spec), segment)
+        network = self.mpi if spec == "raw" else self.network
+        return lambda: prediction.allreduce(self.n, p, spec, name, network, self.costs(spec), segment)
 
     def gossip(self, dims: list[int], spec: str) -> Callable[[], Prediction]:
         """A rank meets its neighbours only: a larger torus takes as long."""
