@@ -20,8 +20,9 @@ SHORT = 3.8  # times a wire that is shorter than its array takes less time on it
 def segment_for(nbytes: int, wire: int) -> int:
     """Bytes of a segment of an array whose wire has so many. What overlaps with nothing is the codec's work on the first
     one or, where wires are short, a segment on its way, and each has a cost of its own, about that of the codec's work on
-    2 MB: the sum of both is least with the root of what overlaps. 40 MB are cut into 4, or into 2 with 2 bits a value."""
-    short = min(SHORT * wire / nbytes, 1.0) if nbytes and wire else 1.0
+    2 MB: the sum of both is least with the root of what overlaps. 40 MB are cut into 4, with 2 bits a value or less into 2;
+    not into 1, since a link may be slow."""
+    short = min(max(SHORT * wire / nbytes, 0.25), 1.0) if nbytes and wire else 1.0
     return int((nbytes / (40 << 20) / short) ** 0.5 * (10 << 20))
 
 
