@@ -139,7 +139,7 @@ def choose(
         return _lowrank(settings, n, kind, p, shapes)
     settings = _carried(settings, kind)
     nbytes = n * KINDS[kind].storage.itemsize
-    segment = settings.segment or (min(nbytes, NEAR) if near else segment_for(nbytes, settings.wire(n, kind)))
+    segment = settings.segment or (min(nbytes, NEAR) if near else segment_for(nbytes, settings.wire(n, kind), p))
     depth = 1 if near else 4
 
     def plan(algorithm: str, why: str) -> Plan:

@@ -89,7 +89,7 @@ class Family(base.Call):
             self.x, self.out = x, out
             ranges = chunks(self.x.n, port.size, grain)
         wire = settings.wire(sum(flat.n for flat in flats), kind)
-        segment = (settings.segment or segment_for(nbytes, wire)) // KINDS[kind].storage.itemsize
+        segment = (settings.segment or segment_for(nbytes, wire, port.size)) // KINDS[kind].storage.itemsize
         cuts = slices(ranges, grain, max(segment, LEAST) // port.size)
         options = {} if root is None else {"root": root}
         self.port, self.settings = port, settings

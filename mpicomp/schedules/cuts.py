@@ -17,13 +17,14 @@ MOST = 1000  # segments of one call: each has a tag of its own
 SHORT = 3.8  # times a wire that is shorter than its array takes less time on its way than the codec
 
 
-def segment_for(nbytes: int, wire: int) -> int:
+def segment_for(nbytes: int, wire: int, ranks: int = 1) -> int:
     """Bytes of a segment of an array whose wire has so many. What overlaps with nothing is the codec's work on the first
     one or, where wires are short, a segment on its way, and each has a cost of its own, about that of the codec's work on
     2 MB: the sum of both is least with the root of what overlaps. 40 MB are cut into 4, with 2 bits a value or less into 2;
-    not into 1, since a link may be slow."""
+    not into 1, since a link may be slow. Each of the ranks has at least 128 KB of it, for which a codec takes longer than a
+    message costs."""
     short = min(max(SHORT * wire / nbytes, 0.25), 1.0) if nbytes and wire else 1.0
-    return int((nbytes / (40 << 20) / short) ** 0.5 * (10 << 20))
+    return max(int((nbytes / (40 << 20) / short) ** 0.5 * (10 << 20)), ranks * (128 << 10))
 
 
 def segments(n: int, owners: int, grain: int, segment: int) -> List[Cuts]:
