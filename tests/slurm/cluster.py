@@ -75,8 +75,8 @@ class Unavailable(LabError):
 class Cluster(Lab):
     """Nodes h1, h2, ... under one controller; see the module."""
 
-    def __init__(self, nodes: int = 4, cpus: int = 2, keep: bool = False):
-        super().__init__(hosts=nodes, name=NAME, keep=keep)
+    def __init__(self, nodes: int = 4, cpus: int = 2, keep: bool = False, name: str = NAME):
+        super().__init__(hosts=nodes, name=name, keep=keep)
         self.cpus = cpus
 
     @property
