@@ -37,14 +37,17 @@ class Flat:
     """A one-dimensional contiguous view of somebody's array: `data` in the storage type of `kind`, in the order of
     memory. `shape` is the array's, in that order; `unit` is how many values one of its numbers is, 2 if it is complex."""
 
-    __slots__ = ("data", "kind", "n", "shape", "unit")
+    __slots__ = ("data", "kind", "shape", "unit")
 
     def __init__(self, data: Any, kind: str, shape: Optional[tuple[int, ...]] = None, unit: int = 1):
         self.data = data
         self.kind = kind
-        self.n: int = data.size
-        self.shape = (self.n,) if shape is None else shape
+        self.shape = (data.size,) if shape is None else shape
         self.unit = unit
+
+    @property
+    def n(self) -> int:
+        return self.data.size
 
     @property
     def nbytes(self) -> int:

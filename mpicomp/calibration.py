@@ -1,4 +1,5 @@
-"""The times of a communicator, measured once, when its first larger collective comes: about a second, on slow networks two.
+"""The times of a communicator, measured once, when its first larger collective comes: about a second, on slow networks
+two or three.
 
 The algorithms are run in turns at a few sizes, for as long as they are quick; the slowest rank counts, and all ranks get the
 same table.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpicomp.schedules.cuts import MOST, chunks, segments
+from mpicomp import codec
+from mpicomp.schedules.cuts import MOST, chunks, segment_for, segments
 
 lengths, owners = st.integers(0, 200_000), st.integers(1, 70)
 grains, segment_sizes = st.sampled_from([1, 64, 512]), st.integers(1, 1 << 20)
@@ -41,3 +43,14 @@ def test_no_segment_is_larger_than_asked_for_unless_there_would_be_too_many(n, p
     limit = max(segment // p, grain)
     if len(lanes) < MOST:
         assert all(hi - lo <= limit for lane in lanes for lo, hi in lane)
+
+
+@pytest.mark.parametrize(
+    "spec, ranks, lanes",
+    [("natural", 4, 4), ("bf16", 4, 4), ("qsgd:bits=4", 4, 3), ("qsgd:bits=2", 4, 2), ("sign", 4, 2)]
+    + [("topk:ratio=0.01", 4, 2), ("natural", 64, 4), ("natural", 512, 1), ("natural", 4096, 1)],
+)
+def test_40_mb_are_cut_into_fewer_segments_where_wires_are_short_or_ranks_many(spec, ranks, lanes):
+    n, each = 10 << 20, codec(spec)
+    segment = segment_for(4 * n, each.size(n, "f32"), ranks)
+    assert len(segments(n, ranks, each.grain, segment // 4)) == lanes

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Iterator, Optional
 
 from ..ports.base import Port
-from .cuts import Cuts
+from .cuts import Cuts, slices
 from .direct import direct
 
 ROOM = 1 << 18  # values of all members that a leader holds at a time, for each segment that is under way
@@ -52,7 +52,8 @@ def hierarchical(port: Any, job: Any, cuts: Any, tag: int, nodes_of: Optional[in
     leaders = [ranks[tag % len(ranks)] for ranks in groups]
     mine = next(index for index, ranks in enumerate(groups) if port.rank in ranks)
     parts = [part for part in cuts if part[0] < part[1]]
-    pieces = list(pieces_of(parts, len(groups[mine])))
+    most = max(ROOM // max(len(groups[mine]) - 1, 1), LEAST)
+    pieces = [piece for some in slices(parts, 1, most) for piece in some if piece[0] < piece[1]]
     if port.rank != leaders[mine]:
         yield [port.isend(plain, leaders[mine], tag) for piece in pieces for plain in job.plain(*piece)]
         # not before: the result may be where x is
@@ -63,12 +64,6 @@ def hierarchical(port: Any, job: Any, cuts: Any, tag: int, nodes_of: Optional[in
     if len(groups) > 1:
         yield from direct(Leaders(port, leaders), job.among(mine, len(groups)), cuts, tag)
     yield [port.isend(plain, r, tag) for part in parts for plain in job.plain_out(*part) for r in members]
-
-
-def pieces_of(parts: Cuts, ranks: int) -> Iterator[tuple[int, int]]:
-    """What the members of a node with so many ranks send their leader at a time."""
-    step = max(ROOM // max(ranks - 1, 1), LEAST)
-    return ((at, min(at + step, hi)) for lo, hi in parts for at in range(lo, hi, step))
 
 
 def _sum(port: Any, job: Any, pieces: Cuts, tag: int, members: list[int], position: int, last: bool) -> Iterator[Any]:
