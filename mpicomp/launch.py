@@ -3,7 +3,7 @@
 `kernel("natural_encode_f32")(x, n, wire, key, first, offset, nearest)` takes NumPy arrays where C takes
 pointers, releases the GIL and gives the same bytes at every level. A call costs a few microseconds.
 
-MPICOMP_CPU=v4|v3|v1|reference chooses the level; MPICOMP_NUM_THREADS (1) is how many threads `parallel` uses.
+MPICOMP_CPU=v4|v3|v1|reference chooses the level, when a kernel is first asked for; MPICOMP_NUM_THREADS (1) is how many threads `parallel` uses.
 """
 
 from __future__ import annotations
@@ -84,11 +84,12 @@ def kernel(name: str, like: Any = None) -> Callable[..., Any]:
         from . import device
 
         return device.kernel(name)
-    return _kernel(name, os.environ.get("MPICOMP_CPU", ""))
+    return host_kernel(name)
 
 
-@cache
-def _kernel(name: str, wanted: str) -> Callable[..., Any]:
+@cache  # the variable too: a look at it takes longer than the rest of a call where Python is out of the caches
+def host_kernel(name: str) -> Callable[..., Any]:
+    wanted = os.environ.get("MPICOMP_CPU", "")
     if wanted not in ("", "reference", *(f"v{level}" for level in LEVELS)):
         raise ValueError(f"MPICOMP_CPU is {wanted!r}; possible: v4, v3, v1, reference")
     library = None if wanted == "reference" else _library()

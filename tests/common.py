@@ -39,6 +39,12 @@ def levels() -> list[str]:
     return [f"v{level}" for level in launch.LEVELS if level <= best]
 
 
+def use_level(monkeypatch: Any, level: str) -> None:
+    """Kernels of this level from here to the end of a test: the variable is looked at once for each kernel."""
+    monkeypatch.setenv("MPICOMP_CPU", level)
+    monkeypatch.setattr(launch, "host_kernel", functools.cache(launch.host_kernel.__wrapped__))
+
+
 def bits(x: np.ndarray) -> np.ndarray:
     """x as integers, so that NaN equals NaN and -0 differs from 0."""
     return np.asarray(x).reshape(-1).view(f"u{x.dtype.itemsize}")

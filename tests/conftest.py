@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from common import levels
+from common import levels, use_level
 
 from mpicomp import launch
 
@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def compiled(request, monkeypatch):
     """A function that gives kernels in C of one level, each level in turn."""
-    monkeypatch.setenv("MPICOMP_CPU", request.param)
+    use_level(monkeypatch, request.param)
     return launch.kernel
 
 

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from common import DTYPES, SPECS, bits, normal
+from common import DTYPES, SPECS, bits, normal, use_level
 
 import mpicomp
 from mpicomp.codecs import names
@@ -249,7 +249,7 @@ def test_one_special_value_among_ordinary_ones_is_encoded_as_by_the_reference(mo
         x = normal(600, kind, scale=scale)
     x[77] = special
     wire = codec.encode(x)
-    monkeypatch.setenv("MPICOMP_CPU", "reference")
+    use_level(monkeypatch, "reference")
     assert (wire == codec.encode(x)).all()
 
 

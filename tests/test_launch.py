@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from common import use_level
 
 from mpicomp import launch
 
@@ -96,9 +97,9 @@ def test_importing_loads_and_starts_nothing():
 
 
 def test_the_level_can_be_chosen(monkeypatch):
-    monkeypatch.setenv("MPICOMP_CPU", "reference")
+    use_level(monkeypatch, "reference")
     assert launch.kernel("round_f16") is launch.reference.find("round_f16")
-    monkeypatch.setenv("MPICOMP_CPU", "v7")
+    use_level(monkeypatch, "v7")
     with pytest.raises(ValueError, match="possible: v4, v3, v1, reference"):
         launch.kernel("round_f16")
 

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from common import DTYPES, normal
+from common import DTYPES, normal, use_level
 
 import mpicomp
 from mpicomp import arrays, planning, settings, simulation
@@ -125,7 +125,7 @@ def test_threads_and_levels_do_not_change_the_bits(threads, monkeypatch):
     monkeypatch.setenv("MPICOMP_NUM_THREADS", threads)
     digest = hashlib.blake2b(allreduce(xs).tobytes(), digest_size=8).hexdigest()
     for level in ("v1", "reference"):
-        monkeypatch.setenv("MPICOMP_CPU", level)
+        use_level(monkeypatch, level)
         assert hashlib.blake2b(allreduce(xs).tobytes(), digest_size=8).hexdigest() == digest
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from common import DTYPES, bits, normal, relative_error
+from common import DTYPES, bits, normal, relative_error, use_level
 
 import mpicomp
 from mpicomp import launch, planning, settings
@@ -121,7 +121,7 @@ def test_threads_do_not_change_the_bits(monkeypatch):
 def test_the_type_of_processor_does_not_change_the_bits(monkeypatch, level, kind):
     xs = [normal(3000, kind, seed=r) for r in range(3)]
     first = allreduce(xs, codec="natural").arrays[0]
-    monkeypatch.setenv("MPICOMP_CPU", level)
+    use_level(monkeypatch, level)
     try:
         launch.kernel("natural_encode_f32")
     except ValueError:

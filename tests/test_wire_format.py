@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from common import DTYPES, bits
+from common import DTYPES, bits, use_level
 
 import mpicomp
 from mpicomp import launch
@@ -22,7 +22,7 @@ def load(path):
 
 @pytest.fixture(params=["", "v1", "v3", "v4", "reference"])
 def level(request, monkeypatch):
-    monkeypatch.setenv("MPICOMP_CPU", request.param)
+    use_level(monkeypatch, request.param)
     try:
         launch.kernel("natural_encode_f32")
     except ValueError:

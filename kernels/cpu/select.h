@@ -99,15 +99,22 @@ static void LOCAL(largest)(const UINT *u, mc_i64 m, mc_i64 k, mc_u16 *index, int
     *mark = t >= INFINITE && LOCAL(count)(u, m, INFINITE) > k;
 }
 
-/* Whether all values are finite. While memory is waited for, the values that were drawn become indices, in order, and those of
- * the next block are drawn. */
-static int LOCAL(all_finite)(const UINT *u, const drawing *drawn, mc_u16 *index, drawing *next)
+MC_FN void LOCAL(gather)(const STORED *x, const mc_u16 *index, mc_i64 k, mc_u8 *values)
 {
+    EACH(i, k) memcpy(values + i * (mc_i64)sizeof *x, x + index[i], sizeof *x);
+}
+
+/* The values that were drawn, in order; returns whether all are finite, drawn or not. While memory is waited for, what was
+ * drawn becomes indices, these gather values, and those of the next block are drawn. */
+static int LOCAL(gather_drawn)(const STORED *x, const drawing *drawn, mc_u8 *values, drawing *next)
+{
+    const UINT *u = (const UINT *)x;
     UINT most[64] = {0}, top = 0;
-    mc_i64 m = drawn->m, found = 0, pace = drawn->k * 64 / m + 1;
+    mc_i64 m = drawn->m, pace = drawn->k * 64 / m + 1;
+    mc_u16 index[GROUP + 2];
     for (mc_i64 at = 0; at < m; at += GROUP) {
         mc_u64 words = nonzero(drawn->taken + at / 64);
-        mc_i64 j = at, end = at + GROUP < m ? at + GROUP : m;
+        mc_i64 j = at, end = at + GROUP < m ? at + GROUP : m, found = 0;
         for (; j + 64 <= end; j += 64) {
             far_ahead(u + j, 64 * sizeof *u);
             EACH(i, 64) most[i] = MAGNITUDE(u[j + i]) > most[i] ? MAGNITUDE(u[j + i]) : most[i];
@@ -117,15 +124,12 @@ static int LOCAL(all_finite)(const UINT *u, const drawing *drawn, mc_u16 *index,
         for (; j < end; j++)
             top = MAGNITUDE(u[j]) > top ? MAGNITUDE(u[j]) : top;
         found = append_first(&words, drawn->taken, at, index, found);
+        LOCAL(gather)(x, index, found, values);
+        values += found * (mc_i64)sizeof *x;
     }
     draw_some(next, next->k);
     EACH(i, 64) top = most[i] > top ? most[i] : top;
     return top < INFINITE;
-}
-
-MC_FN void LOCAL(gather)(const STORED *x, const mc_u16 *index, mc_i64 k, mc_u8 *values)
-{
-    EACH(i, k) memcpy(values + i * (mc_i64)sizeof *x, x + index[i], sizeof *x);
 }
 
 MC_KERNEL(NAME(topk, select))(const STORED *x, mc_i64 n, mc_i64 block, mc_i64 k, mc_u8 *values, mc_i64 pace,
@@ -147,15 +151,13 @@ MC_KERNEL(NAME(randk, select))(const STORED *x, mc_i64 n, mc_i64 block, mc_i64 k
                                mc_u8 *tail, mc_i64 stride, mc_u64 key, mc_u64 first)
 {
     drawing draws[2], *drawn = draws, *next = draws + 1;
-    mc_u16 index[ROOM];
     draw_begin(drawn, mc_randk_key(key, first), block, k);
     draw_some(drawn, k);
     for (; n > 0; n -= block, x += block, values += pace, tail += stride) {
         drawing *last = drawn;
         mc_u64 word = drawn->key;
         draw_begin(next, mc_randk_key(key, ++first), block, n > block ? k : 0);
-        word |= LOCAL(all_finite)((const UINT *)x, drawn, index, next) ? 0 : MC_RANDK_MARK;
-        LOCAL(gather)(x, index, k, values);
+        word |= LOCAL(gather_drawn)(x, drawn, values, next) ? 0 : MC_RANDK_MARK;
         memcpy(tail, &word, 8);
         drawn = next, next = last;
     }

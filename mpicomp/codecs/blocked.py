@@ -22,6 +22,10 @@ class Blocked(Codec):
         """The settings as the kernels take them."""
         raise NotImplementedError
 
+    def behind(self, wire: Any, lo: int, kind: str) -> Any:
+        """A wire from value `lo` on. Kernels are told how far they go."""
+        return _behind(wire, self.size(lo, kind)) if lo else wire
+
     def _kernel(self, verb: str, kind: str, like: Any) -> Any:
         return launch.kernel(f"{self.family}_{verb}_{kind}", like)
 
@@ -29,8 +33,8 @@ class Blocked(Codec):
         run, tail = self._kernel("encode", x.kind, wire), (self.nearest, *self.tail())
 
         def part(lo: int, hi: int) -> None:
-            out = self.cut(wire, lo, hi, x.kind)
-            run(x.data[lo:hi], hi - lo, out, stream.key, stream.first + lo, stream.offset, *tail)
+            out = self.behind(wire, lo, x.kind)
+            run(_behind(x.data, lo), hi - lo, out, stream.key, stream.first + lo, stream.offset, *tail)
 
         launch.parallel(part, x.n, self.grain, wire)
 
@@ -38,7 +42,7 @@ class Blocked(Codec):
         run, tail, kind = self._kernel("decode", out.kind, wire), self.tail(), out.kind
 
         def part(lo: int, hi: int) -> None:
-            run(self.cut(wire, lo, hi, kind), hi - lo, out.data[lo:hi], *tail)
+            run(self.behind(wire, lo, kind), hi - lo, _behind(out.data, lo), *tail)
 
         launch.parallel(part, out.n, self.grain, wire)
 
@@ -46,7 +50,7 @@ class Blocked(Codec):
         run, tail = self._kernel("add", kind, wire), self.tail()
 
         def part(lo: int, hi: int) -> None:
-            run(self.cut(wire, lo, hi, kind), hi - lo, acc[lo:hi], weight, *tail)
+            run(self.behind(wire, lo, kind), hi - lo, _behind(acc, lo), weight, *tail)
 
         launch.parallel(part, acc.size, self.grain, wire)
 
@@ -54,13 +58,16 @@ class Blocked(Codec):
         run, tail, kind = self._kernel("reduce", terms.kind, out), (self.nearest, *self.tail()), terms.kind
 
         def part(lo: int, hi: int) -> None:
-            wires = [self.cut(wire, lo, hi, kind) for wire in terms.wires]
-            own = None if terms.own is None else terms.own.data[lo:hi]
-            target = self.cut(out, lo, hi, kind)
+            wires = [self.behind(wire, lo, kind) for wire in terms.wires]
+            own = None if terms.own is None else _behind(terms.own.data, lo)
             draws = (stream.key, stream.first + lo, stream.offset, *tail)
-            run(wires, len(wires), terms.position, own, hi - lo, scale, target, *draws)
+            run(wires, len(wires), terms.position, own, hi - lo, scale, self.behind(out, lo, kind), *draws)
 
         launch.parallel(part, terms.n, self.grain, out)
+
+
+def _behind(array: Any, at: int) -> Any:
+    return array[at:] if at else array
 
 
 def blocks_size(n: int, bits: int, block: int, head: int) -> int:
