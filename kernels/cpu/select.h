@@ -114,16 +114,18 @@ static int LOCAL(gather_drawn)(const STORED *x, const drawing *drawn, mc_u8 *val
     mc_u16 index[GROUP + 2];
     for (mc_i64 at = 0; at < m; at += GROUP) {
         mc_u64 words = nonzero(drawn->taken + at / 64);
-        mc_i64 j = at, end = at + GROUP < m ? at + GROUP : m, found = 0;
-        for (; j + 64 <= end; j += 64) {
-            far_ahead(u + j, 64 * sizeof *u);
-            EACH(i, 64) most[i] = MAGNITUDE(u[j + i]) > most[i] ? MAGNITUDE(u[j + i]) : most[i];
-            found = append_first(&words, drawn->taken, at, index, found);
-            draw_some(next, pace);
-        }
-        for (; j < end; j++)
+        mc_i64 end = at + GROUP < m ? at + GROUP : m, found = 0, part = (end - at) / 256 * 64, j = at;
+        for (; j < at + part; j += 64)
+            for (mc_i64 k = j; k <= j + 3 * part; k += part) { /* in four places at a time memory is a little faster */
+                far_ahead(u + k, 64 * sizeof *u);
+                EACH(i, 64) most[i] = MAGNITUDE(u[k + i]) > most[i] ? MAGNITUDE(u[k + i]) : most[i];
+                found = append_first(&words, drawn->taken, at, index, found);
+                draw_some(next, pace);
+            }
+        for (j += 3 * part; j < end; j++)
             top = MAGNITUDE(u[j]) > top ? MAGNITUDE(u[j]) : top;
-        found = append_first(&words, drawn->taken, at, index, found);
+        while (words)
+            found = append_first(&words, drawn->taken, at, index, found);
         LOCAL(gather)(x, index, found, values);
         values += found * (mc_i64)sizeof *x;
     }
