@@ -27,8 +27,9 @@ MC_FN REAL LOCAL(close)(REAL *sum, const REAL *a, const REAL *b, mc_i64 n)
     return sum[0];
 }
 
-/* Dot products of each of `rows` rows of x with each of `ranks` of right. Both are constants where this is inlined: all
- * sums are in registers, and what is loaded serves several. Asks for the memory of as many rows before these. */
+/* Dot products of each of `rows` rows of x with each of `ranks` of right. Both are constants where this is inlined: sums are in
+ * registers (AVX2 has too few, and four rows that are read at a time are worth it), and what is loaded serves several. Asks for
+ * the memory of as many rows before these. */
 MC_FN void LOCAL(dots)(const REAL *x, mc_i64 cols, int rows, const REAL *right, int ranks, REAL *left, mc_i64 pace)
 {
     mc_i64 whole = cols / LANES * LANES, next = rows * cols * (mc_i64)sizeof *x;
@@ -37,7 +38,7 @@ MC_FN void LOCAL(dots)(const REAL *x, mc_i64 cols, int rows, const REAL *right, 
     for (mc_i64 at = 0; at < whole; at += LANES) {
         UNROLLED(i, rows)
         for (int k = 0; k < LANES * (int)sizeof *x; k += 64)
-            __builtin_prefetch((const char *)(x + i * cols + at) + k - next, 0, 2);
+            ask(x + i * cols + at, k - next);
         UNROLLED(k, PIECES)
         UNROLLED(i, rows)
         UNROLLED(t, ranks)
@@ -78,7 +79,7 @@ MC_FN void LOCAL(add_rows)(const REAL *x, mc_i64 cols, mc_i64 stride, int rows, 
     mc_i64 next = rows * stride * (mc_i64)sizeof *x;
     mc_i64 whole = cols / (64 / (mc_i64)sizeof *x) * (64 / (mc_i64)sizeof *x), at = 0;
     for (; at < whole; at += 64 / (mc_i64)sizeof *x) {
-        UNROLLED(i, rows) __builtin_prefetch((const char *)(x + i * stride + at) + next, 0, 2);
+        UNROLLED(i, rows) ask(x + i * stride + at, next);
         UNROLLED(k, 64 / WIDTH)
         UNROLLED(t, ranks)
         {

@@ -24,12 +24,20 @@
 #define ROWS 2
 #elif MC_LEVEL == 3
 #define WIDTH 32
-#define ROWS 1
+#define ROWS 4
 #else
 #define WIDTH 16
 #define ROWS 1
 #endif
 #define NEXT 16384 /* bytes: what is asked for ahead is at least so far away */
+
+/* Asks for memory that will be read `away` from here, a line. Zen 3, the processor that AVX2 was measured on, reads several rows
+ * at once nearly twice as fast where it is not asked. */
+MC_FN void ask(const void *p, mc_i64 away)
+{
+    if (MC_LEVEL != 3)
+        __builtin_prefetch((const char *)p + away, 0, 2);
+}
 
 #define NAME(verb) mc_lowrank_##verb##_f32
 #define LOCAL(name) name##_f32
