@@ -181,9 +181,9 @@ MC_FN mc_i64 LOCAL(place)(const mc_u8 *values, const mc_u16 *index, mc_i64 k, mc
 }
 
 /* The block past the caches, piece by piece. All but the first and the last are whole lines of the cache, of which zeros
- * cost a fraction of what other bytes do. */
+ * cost a fraction of what other bytes do. While they are on their way the next block is drawn. */
 MC_FN void LOCAL(stream_block)(const mc_u8 *values, const mc_u16 *index, mc_i64 k, mc_i64 block, SUM scale, STORED *out,
-                               int random)
+                               int random, drawing *next)
 {
     STORED piece[PIECE] = {0};
     mc_i64 head = (mc_i64)(-(uintptr_t)out % 64 / sizeof *out);
@@ -194,6 +194,8 @@ MC_FN void LOCAL(stream_block)(const mc_u8 *values, const mc_u16 *index, mc_i64 
         stream(out + from, piece, (int)((end - from) * (mc_i64)sizeof *out));
         LOCAL(place)(NULL, index + i, done, from, end, scale, piece, 0);
         i += done;
+        if (random)
+            draw_some(next, k * PIECE / block + 1);
     }
 }
 
@@ -204,19 +206,33 @@ MC_FN mc_i32 LOCAL(scatter)(const mc_u8 *values, mc_i64 pace, const mc_u8 *tail,
     SUM scale = (SUM)block / (SUM)k;
     UINT nan = NOT_A_NUMBER;
     int large = MC_STREAMS && n * (mc_i64)sizeof *out >= STREAM_FROM && (uintptr_t)out % 16 == 0 && block % PIECE == 0;
+    drawing draws[2], *drawn = draws, *next = draws + 1;
+    if (random && n > 0) {
+        draw_begin(drawn, randk_word(tail) & ~MC_RANDK_MARK, block, k);
+        draw_some(drawn, k);
+    }
     for (; n > 0; n -= block, out += block, values += pace, tail += stride) {
         mc_u16 index[ROOM];
         int mark;
-        if (!(random ? read_randk : read_topk)(tail, block, k, index, &mark))
+        if (random) {
+            drawing *last = drawn;
+            mark = (int)(randk_word(tail) >> 63);
+            order(drawn, index);
+            draw_begin(next, n > block ? randk_word(tail + stride) & ~MC_RANDK_MARK : 0, block, n > block ? k : 0);
+            drawn = next, next = last;
+        } else if (!read_topk(tail, block, k, index, &mark)) {
             return BAD_WIRE;
+        }
         if (mark) {
             EACH(j, block) memcpy(out + j, &nan, sizeof nan);
         } else if (large) {
-            LOCAL(stream_block)(values, index, k, block, scale, out, random);
+            LOCAL(stream_block)(values, index, k, block, scale, out, random, drawn);
         } else {
             memset(out, 0, (size_t)block * sizeof *out);
             LOCAL(place)(values, index, k, 0, block, scale, out, random);
         }
+        if (random)
+            draw_some(drawn, k);
     }
     stream_end();
     return 0;

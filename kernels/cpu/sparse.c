@@ -125,24 +125,29 @@ MC_FN void draw_some(drawing *d, mc_i64 some)
     }
 }
 
-/* Their indices, in order. */
-static void draw_indices(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index)
+/* Their indices, in order, when all are drawn. */
+static void order(const drawing *d, mc_u16 *index)
 {
-    drawing d;
     mc_i64 found = 0;
-    draw_begin(&d, key, m, k);
-    draw_some(&d, k);
-    for (mc_i64 at = 0; at < m; at += GROUP)
-        for (mc_u64 words = nonzero(d.taken + at / 64); words;)
-            found = append_first(&words, d.taken, at, index, found);
+    for (mc_i64 at = 0; at < d->m; at += GROUP)
+        for (mc_u64 words = nonzero(d->taken + at / 64); words;)
+            found = append_first(&words, d->taken, at, index, found);
+}
+
+static mc_u64 randk_word(const mc_u8 *tail)
+{
+    mc_u64 word;
+    memcpy(&word, tail, 8);
+    return word;
 }
 
 static int read_randk(const mc_u8 *tail, mc_i64 m, mc_i64 k, mc_u16 *index, int *mark)
 {
-    mc_u64 word;
-    memcpy(&word, tail, 8);
-    *mark = (int)(word >> 63);
-    draw_indices(word & ~MC_RANDK_MARK, m, k, index);
+    drawing d;
+    *mark = (int)(randk_word(tail) >> 63);
+    draw_begin(&d, randk_word(tail) & ~MC_RANDK_MARK, m, k);
+    draw_some(&d, k);
+    order(&d, index);
     return 1;
 }
 
