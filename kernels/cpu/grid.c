@@ -10,7 +10,7 @@ MC_FN void pack_grid(const mc_i32 *g, mc_i32 bits, mc_u8 *wire)
     EACH(j, 64) pair[j] = (mc_u16)g[j];
     EACH(j, 64) byte[j] = (mc_u8)g[j];
     if (bits == 16) {
-        memcpy(wire, pair, 128);
+        copy(wire, pair, 128);
         return;
     }
     if (bits == 2)

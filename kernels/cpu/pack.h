@@ -54,7 +54,7 @@ MC_FN void pack_9(const mc_any32 *u, draws_t from, mc_u8 *wire)
         EACH(j, 64) t[j] <<= 23;
         sign = top_bits(t);
     }
-    memcpy(wire, low, 64);
+    copy(wire, low, 64);
     memcpy(wire + 64, &sign, 8);
 }
 
@@ -75,14 +75,14 @@ MC_FN void pack_12(const mc_any64 *u, draws_t from, mc_u8 *wire)
     EACH(j, 64) code[j] = (mc_u16)mc_natural_code_f64(u[j], r[j]);
     EACH(j, 64) part[j] = (mc_u8)code[j];
     EACH(j, 32) part[64 + j] = (mc_u8)(code[2 * j] >> 8 | code[2 * j + 1] >> 8 << 4);
-    memcpy(wire, part, 96);
+    copy(wire, part, 96);
 }
 
 MC_FN void unpack_12(const mc_u8 *wire, mc_any64 *u)
 {
     mc_u16 code[64];
     mc_u8 part[96];
-    memcpy(part, wire, 96);
+    copy(part, wire, 96);
     EACH(j, 32)
     {
         code[2 * j] = (mc_u16)(part[2 * j] | (part[64 + j] & 15) << 8);
@@ -106,24 +106,24 @@ MC_FN void wire_of_6(const mc_u8 *code, mc_u8 *wire)
 {
     mc_u16 pair[32], quad[16];
     mc_u8 part[48], two[32];
-    memcpy(pair, code, 64);
+    copy(pair, code, 64);
     EACH(j, 32) part[j] = (mc_u8)((pair[j] & 0x0F) | (pair[j] >> 4 & 0xF0));
     EACH(j, 32) two[j] = (mc_u8)((pair[j] >> 4 & 0x03) | (pair[j] >> 10 & 0x0C));
-    memcpy(quad, two, 32);
+    copy(quad, two, 32);
     EACH_ROLLED(j, 16) part[32 + j] = (mc_u8)((quad[j] & 0x0F) | (quad[j] >> 4 & 0xF0));
-    memcpy(wire, part, 48);
+    copy(wire, part, 48);
 }
 
 MC_FN void codes_of_6(const mc_u8 *wire, mc_u8 *code)
 {
     mc_u16 pair[32], quad[16];
     mc_u8 part[48], two[32];
-    memcpy(part, wire, 48);
+    copy(part, wire, 48);
     EACH_ROLLED(j, 16) quad[j] = (mc_u16)((part[32 + j] & 0x0F) | (part[32 + j] & 0xF0) << 4);
-    memcpy(two, quad, 32);
+    copy(two, quad, 32);
     EACH(j, 32)
     pair[j] = (mc_u16)((part[j] & 0x0F) | (part[j] & 0xF0) << 4 | (two[j] & 0x03) << 4 | (two[j] & 0x0C) << 10);
-    memcpy(code, pair, 64);
+    copy(code, pair, 64);
 }
 
 /* Infinities, NaN and the top exponent: a level of 31 or more. */
@@ -194,7 +194,7 @@ MC_FN void pack_8(const mc_any32 *u, draws_t from, mc_u8 *wire)
         codes_of(t, sign, s, 7, code);
         if (rare)
             EACH(j, 64) code[j] = (mc_u8)mc_natural8_code(u[i + j], r[j], s);
-        memcpy(wire + 1 + i, code, 64);
+        copy(wire + 1 + i, code, 64);
     }
 }
 
@@ -203,7 +203,7 @@ MC_FN void unpack_8(const mc_u8 *wire, mc_any32 *u)
     mc_u8 s = (mc_u8)mc_natural8_floor(wire[0]);
     for (int i = 0; i < 512; i += 64) {
         mc_u8 code[64], e[64], high[64];
-        memcpy(code, wire + 1 + i, 64);
+        copy(code, wire + 1 + i, 64);
         EACH(j, 64)
         {
             mc_u8 c = code[j] & 127;

@@ -53,7 +53,7 @@ static void LOCAL(add_wire)(const mc_u8 *wire, settings_t set, mc_i64 at, mc_i64
         SUM v[64];
         LOCAL(group)(block + LOCAL(span)(set, at % set.block + i), m - i, set, scale, v);
         if (begin)
-            memcpy(sum + i, v, sizeof v);
+            copy(sum + i, v, sizeof v);
         else
             EACH(j, 64) sum[i + j] += v[j];
     }
@@ -189,7 +189,7 @@ KERNEL(decode)(const mc_u8 *wire, mc_i64 n, STORED *out, TAIL)
             else if (large)
                 stream(out + i, x, sizeof narrowed);
             else
-                memcpy(out + i, x, sizeof narrowed);
+                copy(out + i, x, sizeof narrowed);
         }
     }
     if (large)

@@ -47,6 +47,22 @@ MC_FN void stream(void *out, const void *v, int nbytes) { memcpy(out, v, (size_t
 MC_FN void stream_end(void) {}
 #endif
 
+/* memcpy of a fixed number of bytes, by whole vectors. Compilers take shorter ones, and what is then loaded as one has to wait
+ * until all of them have reached the cache. */
+MC_FN void copy(void *to, const void *from, int nbytes)
+{
+    int k = 0;
+#if defined(__AVX512BW__)
+    for (; k + 64 <= nbytes; k += 64)
+        _mm512_storeu_si512((char *)to + k, _mm512_loadu_si512((const char *)from + k));
+#endif
+#if defined(__AVX2__)
+    for (; k + 32 <= nbytes; k += 32)
+        _mm256_storeu_si256((__m256i *)((char *)to + k), _mm256_loadu_si256((const __m256i *)((const char *)from + k)));
+#endif
+    memcpy((char *)to + k, (const char *)from + k, (size_t)(nbytes - k));
+}
+
 #if defined(__AVX512BW__)
 
 /* min(v, 255) as bytes. The packs work in lanes of 128 bits, so the words come out of order. */
