@@ -19,7 +19,7 @@ MC_FN scale_t_f32 make_f32(double norm, double factor, int bad, mc_i64 m, settin
 {
     float sent = bad ? mc_f32(0x7FC00000) : mc_norm_f32(norm, set.spare);
     (void)factor, (void)m;
-    write_norm_f32(sent, set.natural_norm, norm_draw(from), wire);
+    write_norm_f32(sent, set.natural_norm, set.natural_norm ? norm_draw(from) : 0, wire);
     return scale_to_code_f32(sent, set);
 }
 
@@ -27,7 +27,7 @@ MC_FN scale_t_f64 make_f64(double norm, double factor, int bad, mc_i64 m, settin
 {
     double sent = bad ? mc_f64(0x7FF8000000000000u) : mc_norm_f64(norm / factor);
     (void)m;
-    write_norm_f64(sent, set.natural_norm, norm_draw(from), wire);
+    write_norm_f64(sent, set.natural_norm, set.natural_norm ? norm_draw(from) : 0, wire);
     return scale_to_code_f64(sent, factor, set);
 }
 

@@ -45,8 +45,9 @@ MC_FN void LOCAL(group)(const mc_u8 *planes, mc_i64 m, settings_t set, FOR_SUM(s
 }
 
 /* The values at..at+m of a wire, all of one block: added to the sums, or the first of them. */
-static void LOCAL(add_wire)(const mc_u8 *wire, settings_t set, mc_i64 at, mc_i64 m, int begin, SUM *sum)
+static void LOCAL(add_wire)(const mc_u8 *wire, const settings_t *of, mc_i64 at, mc_i64 m, int begin, SUM *sum)
 {
+    settings_t set = *of;
     const mc_u8 *block = wire + (size_t)(at / set.block) * LOCAL(span)(set, set.block);
     FOR_SUM(scale_t) scale = FOR_SUM(read)(block, set);
     for (mc_i64 i = 0; i < m; i += 64) {
@@ -70,7 +71,7 @@ static void LOCAL(add_own)(const STORED *x, mc_i64 m, int begin, SUM *sum)
 }
 
 /* The sums at..at+m, all of one block, with zeros up to a multiple of 64: in `room`, or where they stand. */
-static const SUM *LOCAL(sums)(const LOCAL(terms_t) *t, settings_t set, mc_i64 at, mc_i64 m, SUM *room)
+static const SUM *LOCAL(sums)(const LOCAL(terms_t) *t, const settings_t *set, mc_i64 at, mc_i64 m, SUM *room)
 {
     mc_i32 terms = t->p + (t->own != NULL);
     if (LOCAL(IN_PLACE) && t->p == 0 && t->scale == 1 && m % 64 == 0)
@@ -90,7 +91,7 @@ static const SUM *LOCAL(sums)(const LOCAL(terms_t) *t, settings_t set, mc_i64 at
 }
 
 /* Takes in m sums, all of one block; where the last of them are (that is all if they fit in the room). */
-static const SUM *LOCAL(measure)(const LOCAL(terms_t) *t, settings_t set, mc_i64 at, mc_i64 m, double factor, SUM *room,
+static const SUM *LOCAL(measure)(const LOCAL(terms_t) *t, const settings_t *set, mc_i64 at, mc_i64 m, double factor, SUM *room,
                                tally_t *got)
 {
     const SUM *v = NULL;
@@ -99,7 +100,7 @@ static const SUM *LOCAL(measure)(const LOCAL(terms_t) *t, settings_t set, mc_i64
         mc_i64 count = m - i < ROOM ? m - i : ROOM;
         v = LOCAL(sums)(t, set, at + i, count, room);
         for (mc_i64 k = 0; k < count; k += 64)
-            FOR_SUM(tally)(got, v + k, factor, set.p, LOCAL(NEEDS_TOP));
+            FOR_SUM(tally)(got, v + k, factor, set->p, LOCAL(NEEDS_TOP));
     }
     return v;
 }
@@ -126,11 +127,11 @@ MC_FN void LOCAL(pack)(const LOCAL(terms_t) *t, settings_t set, mc_i64 at, mc_i6
 {
     SUM room[ROOM];
     tally_t got;
-    const SUM *v = LOCAL(measure)(t, set, at, m, 1, room, &got);
+    const SUM *v = LOCAL(measure)(t, &set, at, m, 1, room, &got);
     mc_u64 top = FOR_SUM(top)(&got);
     double factor = top < LIMIT ? mc_norm_factor(FOR_SUM(real)(top)) : 1;
     if (factor != 1)
-        v = LOCAL(measure)(t, set, at, m, factor, room, &got);
+        v = LOCAL(measure)(t, &set, at, m, factor, room, &got);
     double norm = norm_of(&got, FOR_SUM(real)(top) * factor, set.p);
     int bad = top >= LIMIT || !(norm < __builtin_inf());
     FOR_SUM(scale_t) scale = FOR_SUM(make)(norm, factor, bad, m, set, from, wire);
@@ -141,7 +142,7 @@ MC_FN void LOCAL(pack)(const LOCAL(terms_t) *t, settings_t set, mc_i64 at, mc_i6
     for (mc_i64 i = 0; i < m; i += ROOM) {
         mc_i64 count = m - i < ROOM ? m - i : ROOM;
         if (m > ROOM)
-            v = LOCAL(sums)(t, set, at + i, count, room);
+            v = LOCAL(sums)(t, &set, at + i, count, room);
         for (mc_i64 k = 0; k < count; k += 64, from.first += 64) {
             LOCAL(next)(t, set, at + i + k);
             LOCAL(code_group)(v + k, count - k, set, scale, from, wire + LOCAL(span)(set, i + k));
