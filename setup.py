@@ -28,6 +28,7 @@ HEADERS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "kernels").rglo
 # -ffp-contract=off: a fused multiply-add rounds once, and sums would differ from machine to machine.
 # -fno-trapping-math: nobody reads the exception flags, so both sides of a choice may be computed, in vectors.
 # -fno-math-errno: nor errno, so a square root is one instruction.
+# -falign: where a loop happens to begin makes up to 1.5 times the speed of some.
 FLAGS = [
     "-O3",
     "-std=c11",
@@ -38,6 +39,8 @@ FLAGS = [
     "-ffp-contract=off",
     "-fno-trapping-math",
     "-fno-math-errno",
+    "-falign-functions=64",
+    "-falign-loops=64",
 ]
 LEVELS = {1: []}
 if platform.machine() in ("x86_64", "AMD64"):
