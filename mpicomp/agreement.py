@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from .checks import choice
 from .errors import DisagreementError
+from .ports.alarm import TEXT
 
 _TEXT = 512  # bytes of a signature that are shown to the other ranks
 
@@ -48,14 +49,19 @@ def agree(port: Any, signature: str, number: int, always: bool = False) -> Itera
     if most[0] == ~most[1]:
         port.agreed.add(number)
         return
-    if len(port.active) > 1:  # who knows what the others have begun
-        raise DisagreementError(f"the ranks disagree about this collective; rank {port.rank}: {signature}")
-    text = np.frombuffer(signature.encode()[:_TEXT].ljust(_TEXT, b"\0"), np.uint8)
-    texts = np.empty((port.size, _TEXT), np.uint8)
-    yield [port.comm.Iallgather(text, texts)]
-    error = DisagreementError(_message([row.tobytes().rstrip(b"\0").decode(errors="replace") for row in texts]))
-    error.settled = True
+    texts = np.zeros((port.size, 1 + _TEXT), np.uint8)
+    yield _exchange(port, texts, bytes([len(port.active) > 1]) + signature.encode()[:_TEXT])
+    error = DisagreementError(_message([row[1:].tobytes().rstrip(b"\0").decode(errors="replace") for row in texts]))
+    error.settled = not texts[:, 0].any()  # else who knows what has begun besides
     raise error
+
+
+def _exchange(port: Any, rows: np.ndarray, mine: bytes) -> list[Any]:
+    """Every rank's row to every rank. By messages: a rank may have begun another collective, which a third would meet."""
+    rows[port.rank, : len(mine)] = np.frombuffer(mine, np.uint8)
+    others = [rank for rank in range(port.size) if rank != port.rank]
+    comes = [port.comm.Irecv([rows[rank], MPI.BYTE], rank, TEXT) for rank in others]
+    return comes + [port.comm.Isend([rows[port.rank], MPI.BYTE], rank, TEXT) for rank in others]
 
 
 def _message(texts: list[str]) -> str:

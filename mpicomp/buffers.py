@@ -31,9 +31,14 @@ def pair(sendbuf: Any, recvbuf: Any) -> Optional[tuple[Flat, Flat]]:
     same_kind(x, out)
     if x.n != out.n:
         raise BufferError(f"sendbuf has {x.n // x.unit} values and recvbuf {out.n // out.unit}")
+    apart(x, out)
+    return x, out
+
+
+def apart(x: Flat, out: Flat) -> None:
+    """What is sent must not be where the result goes."""
     if arrays.overlap(x, out):
         raise BufferError("sendbuf and recvbuf overlap; for a result in place pass MPI.IN_PLACE as sendbuf")
-    return x, out
 
 
 def flat(spec: Any, name: str, writable: bool = False) -> Optional[Flat]:
@@ -89,11 +94,12 @@ def _index(value: Any, name: str) -> int:
         raise SpecError(f"{name} {value!r} must be a whole number") from None
 
 
-def blocks(spec: Any, p: int, name: str, writable: bool = False) -> Optional[list[Flat]]:
+def blocks(spec: Any, p: int, name: str, writable: bool = False, equal: bool = False) -> Optional[list[Flat]]:
     """One flat array for each of p ranks: equal parts of a buffer, or as counts and displacements say.
 
     An array, or [array, counts], [array, (counts, displs)], [array, counts, displs], each with or without a datatype
-    behind; counts may be one number for all. None if the buffer is for MPI as it is.
+    behind; counts may be one number for all. `equal` parts may have one count, and the displacement of the first. None if the
+    buffer is for MPI as it is.
     """
     if not isinstance(spec, (list, tuple)):
         spec = [spec]
@@ -103,18 +109,27 @@ def blocks(spec: Any, p: int, name: str, writable: bool = False) -> Optional[lis
     if view is None:
         return None
     unit = view.unit
-    if len(rest) == 1 and isinstance(rest[0], (list, tuple)) and len(rest[0]) == 2 and not np.isscalar(rest[0][0]):
+    if len(rest) == 1 and isinstance(rest[0], (list, tuple)) and len(rest[0]) == 2 and (equal or np.ndim(rest[0][0])):
         rest = list(rest[0])
     counts, displs = [*rest, None, None][:2]
     if counts is None:
         if view.n % (p * unit):
             raise BufferError(f"{name}: {view.n // unit} values cannot be shared out evenly among {p} ranks")
         counts = view.n // (p * unit)
-    counts = [int(count) for count in np.broadcast_to(counts, p)] if np.ndim(counts) == 0 else [*map(int, counts)]
-    displs = np.cumsum([0, *counts[:-1]]) if displs is None else displs
-    if len(counts) != p or len(displs) != p:
-        raise BufferError(f"{name}: {len(counts)} counts and {len(displs)} displacements for {p} ranks")
-    return [_block(view, unit * count, unit * int(displ), name) for count, displ in zip(counts, displs)]
+    first = 0
+    if equal and displs is not None and np.ndim(displs) == 0:
+        first, displs = _index(displs, f"{name}: displacement"), None
+    counts = whole_numbers([counts] * p if np.ndim(counts) == 0 else counts, p, f"{name}: counts")
+    displs = np.cumsum([first, *counts[:-1]]).tolist() if displs is None else displs
+    displs = whole_numbers(displs, p, f"{name}: displacements")
+    return [_block(view, unit * count, unit * displ, name) for count, displ in zip(counts, displs)]
+
+
+def whole_numbers(values: Any, p: int, name: str) -> list[int]:
+    """One for each of p ranks."""
+    if np.ndim(values) != 1 or len(values) != p:
+        raise BufferError(f"{name} {values!r} must be {p} numbers, one for each rank")
+    return [_index(value, name) for value in values]
 
 
 def head(spec: Any) -> Any:

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from . import agreement, buffers, engine, planning, settings, shortcut
 from .codecs import Codec
 from .collectives import allreduce, base, many, untouched
-from .errors import CodecError, SettingError
+from .errors import BufferError, CodecError, SettingError
 from .family import FamilyMixin
 from .ports.mpi import existing_port, port_of, stats_of
 from .request import MemoryPrequest, Prequest, Request
@@ -78,7 +78,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
         """
         if feedback:
             self._refuse(_forgetful("Allreduce"))
-        if many.is_many(sendbuf if recvbuf is None else recvbuf) and op == _SUM:
+        if many.is_many(sendbuf if recvbuf is None else recvbuf) and self._sums(op):
             return self._complete_many(self._checked(sendbuf, recvbuf), codec, algorithm, seed, segment)
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None:
@@ -141,7 +141,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
         until all ranks have made it."""
         if feedback:
             self._refuse(_forgetful("Iallreduce"))
-        if many.is_many(recvbuf) and op == _SUM:
+        if many.is_many(recvbuf) and self._sums(op):
             batch = self._batch(sendbuf, recvbuf, codec, algorithm, seed, segment)
             return many.request(
                 batch,
@@ -151,6 +151,8 @@ class Comm(FamilyMixin, MPI.Intracomm):
         call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment)
         if call is None or call.plan.algorithm == "raw":
             args = (*((sendbuf, recvbuf) if call is None else call.buffers()), op)
+            if call is not None:
+                call.port.stats.count(call)
             return untouched.later(self, "Allreduce", args, call)
         return Request(call.start(*self._number(call.settings.seed, seed)))
 
@@ -171,7 +173,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
         feedback=True adds what encodings lost to what is encoded next, feedback="ef21" sends differences to what is known.
         What is remembered can be saved, restored and forgotten: state_dict, load_state_dict and reset of the request.
         """
-        if many.is_many(recvbuf) and op == _SUM:
+        if many.is_many(recvbuf) and self._sums(op):
             batch = self._batch(sendbuf, recvbuf, codec, algorithm, seed, segment, feedback)
             return many.request(
                 batch,
@@ -222,6 +224,12 @@ class Comm(FamilyMixin, MPI.Intracomm):
         if base.left_to_mpi(self, changes, recvbuf):
             return None
         return allreduce.prepare(self, sendbuf, recvbuf, op, lambda: self._settings.override(*changes))
+
+    def _sums(self, op: MPI.Op) -> bool:
+        """Of lists and dicts there is no other operation."""
+        if op != _SUM:
+            self._refuse(BufferError("lists and dicts of arrays are summed: op must be MPI.SUM"))
+        return True
 
     def _refuse(self, error: Exception) -> NoReturn:
         """The others are told."""

@@ -142,6 +142,8 @@ class FamilyMixin:
         call = kind.prepare(self, args, settings)
         if call is not None and call.plan.algorithm != "raw":
             return Request(call.start(*self._number(call.settings.seed, settings.get("seed"))))
+        if call is not None:
+            call.port.stats.count(call)
         return untouched.later(self, kind.name, _plain(args), call)
 
     def _again(self: Any, kind: type[Family], args: Sequence[Any], info: MPI.Info, settings: dict[str, Any]) -> Any:

@@ -20,9 +20,10 @@ class Allgather(Family):
     name = "Allgather"
     algorithms = ALGORITHMS
     sums = False
+    equal = True  # all ranks' parts are
 
     def __init__(self, port: MPIPort, settings: Settings, sendbuf: Any, recvbuf: Any):
-        rows = buffers.blocks(recvbuf, port.size, "recvbuf", writable=True)
+        rows = buffers.blocks(recvbuf, port.size, "recvbuf", True, self.equal)
         x = rows[port.rank] if rows and buffers.in_place(sendbuf) else buffers.flat(sendbuf, "sendbuf")
         if x is None or rows is None:
             raise BufferError("sendbuf and recvbuf must both hold floating-point data")
@@ -30,6 +31,8 @@ class Allgather(Family):
         buffers.same_kind(x, mine)
         if x.n != mine.n:
             raise BufferError(f"sendbuf has {x.n} values; recvbuf has room for {mine.n} from rank {port.rank}")
+        for row in rows if x is not mine else ():
+            buffers.apart(x, row)
         self._settle(port, settings, [x if r == port.rank else row for r, row in enumerate(rows)], rows)
 
     @classmethod
@@ -39,3 +42,4 @@ class Allgather(Family):
 
 class Allgatherv(Allgather):
     name = "Allgatherv"
+    equal = False

@@ -16,6 +16,8 @@ from ..reference.rng import stream_key
 from ..settings import Settings
 from . import base
 
+RULES = ("MPICOMP_ALLREDUCE", "MPICOMP_FLOOR", "MPICOMP_CALIBRATE")  # what decides besides the settings
+
 
 class Call(base.Call):
     """One Allreduce."""
@@ -58,12 +60,14 @@ class Call(base.Call):
 def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[planning.Plan, str, int]:
     """(plan, signature, its digest), thought about once for each shape. The ranks agree before they measure together."""
     shapes = x.shapes if isinstance(settings.codec, LowRank) else ()
-    key = (settings, str(x), shapes, mean, os.environ.get("MPICOMP_ALLREDUCE"), os.environ.get("MPICOMP_FLOOR"))
+    ruled = [os.environ.get(variable, "") for variable in RULES]
+    key = (settings, str(x), shapes, mean, *ruled)
     if key not in port.plans:
         signature = (
             f"Allreduce({'mean' if mean else 'sum'} of {x}, codec={settings.codec}, "
             f"down={settings.down}, algorithm={settings.algorithm}, seed={settings.seed}, segment={settings.segment}"
-            f"{settings.feedback and f', feedback={settings.feedback}'}{f', shapes={shapes}' if shapes else ''})"
+            f"{settings.feedback and f', feedback={settings.feedback}'}{f', shapes={shapes}' if shapes else ''}"
+            f"{''.join(f', {variable}={value}' for variable, value in zip(RULES, ruled) if value)})"
         )
         digest = agreement.digest(signature)
         share = x.nbytes >= base.LARGE and settings.algorithm in ("auto", "direct") and not port.shares

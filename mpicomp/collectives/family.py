@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 from .. import agreement, buffers
 from ..arrays import KINDS, Flat
-from ..checks import number
+from ..checks import number, whole
 from ..codecs.raw import Raw
 from ..fusion import Fused, FusedReduction
 from ..planning import FLOOR, LEAST, MPI_SUMS
@@ -54,6 +54,7 @@ class Family(base.Call):
     @classmethod
     def prepare(cls, comm: Any, args: Sequence[Any], changes: Mapping[str, Any]) -> Optional[Family]:
         """A checked call, or None where it is MPI's as it is."""
+        changes = _checked(comm, cls.name, changes)
         spec = args[1] if buffers.in_place(args[0]) else args[0]
         if not cls.concerns(*args) or base.left_to_mpi(comm, changes.values(), spec, unasked=not cls.alike):
             return None
@@ -76,7 +77,7 @@ class Family(base.Call):
         root: Optional[int] = None,
     ) -> None:
         """Plan for an array of which each rank owns an equal share, or for one array for each rank."""
-        if root is not None and not 0 <= root < port.size:
+        if root is not None and not 0 <= whole("root", root) < port.size:
             raise ValueError(f"root={root} is not one of the ranks 0 to {port.size - 1}")
         flats = x if isinstance(x, list) else [x]
         kind, nbytes = flats[0].kind, sum(flat.nbytes for flat in flats)
@@ -122,3 +123,15 @@ class Family(base.Call):
 
     def default(self, p: int) -> str:
         return "direct"
+
+
+def _checked(comm: Any, name: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings of one call; none of them is to remember anything."""
+    known = {key: changes[key] for key in ("codec", "algorithm", "seed", "segment") if key in changes}
+    for key in changes.keys() - known.keys():
+        if key != "feedback" or changes[key]:
+            with base.telling(port_of(comm)):
+                if key == "feedback":
+                    raise SettingError(f"{name} remembers nothing: feedback is for Allreduce_init")
+                raise TypeError(f"{name}() got an unexpected keyword argument {key!r}")
+    return known

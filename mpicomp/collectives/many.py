@@ -6,6 +6,7 @@ ones are copied, into one and back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache
@@ -14,14 +15,14 @@ from typing import Any, Callable, NamedTuple, Optional, Sequence
 import numpy as np
 from mpi4py import MPI
 
-from .. import buffers
-from ..arrays import Flat, address, is_cupy
+from .. import agreement, buffers
+from ..arrays import Flat, address, detached, is_cupy
 from ..codecs import Codec, LowRank
 from ..codecs import codec as make_codec
 from ..codecs.base import divide
 from ..codecs.raw import Raw
 from ..engine import Run
-from ..errors import BufferError
+from ..errors import BufferError, CodecError
 from ..fusion import SMALL, Fused, FusedReduction
 from ..ports.base import Finish
 from ..ports.mpi import port_of
@@ -29,6 +30,7 @@ from ..request import Together
 from ..settings import Settings
 from . import base, untouched
 from .allreduce import Call
+from .staged import on_gpu
 
 EXACT = 1 << 12  # arrays of fewer values are exact by default where the codec drops values or needs matrices
 
@@ -69,7 +71,7 @@ def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings],
     port = port_of(comm)
     with base.telling(port):
         groups: dict[Any, tuple[Settings, dict[str, Flat]]] = {}
-        untouched = []
+        untouched, empty = [], 0
         same: dict[Settings, Settings] = {}
 
         @cache
@@ -85,13 +87,22 @@ def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings],
         for name, x in _named(many):
             flat = buffers.flat(x, f"array {name!r}", writable=True)
             if flat is None:
+                _check_plain(x)
                 untouched.append(x)
-            elif flat.n:
-                chosen = settings(rule(name, x))
+            elif not flat.n:
+                empty += 1
+            else:
+                chosen = settings(rule(name, x, flat.shape[: len(flat.shape) - (flat.unit > 1)]))
                 if flat.kind not in chosen.codec.kinds or flat.kind not in chosen.down.kinds:
                     chosen = settings("raw")
                 groups.setdefault((flat.kind, id(chosen)), (chosen, {}))[1][name] = flat
         _check({name: flat for _, flats in groups.values() for name, flat in flats.items()})
+        _meet(
+            port,
+            [f"{len(flats)} {kind} by {chosen.codec}" for (kind, _), (chosen, flats) in groups.items()],
+            untouched,
+            empty,
+        )
         calls = []
         for chosen, flats in groups.values():
             whole = Fused([*flats.values()], chosen.grain, chosen.packs, [*flats])
@@ -99,10 +110,30 @@ def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings],
         return Batch(calls, untouched)
 
 
+def _check_plain(x: Any) -> None:
+    """Raise now what MPI would, when other arrays are summed and other ranks wait."""
+    data = x[0] if isinstance(x, (list, tuple)) else x
+    if not on_gpu([data]):
+        MPI.memory.frombuffer(detached(data), readonly=False)
+
+
+def _meet(port: Any, groups: list[str], left: list[Any], empty: int) -> None:
+    """The ranks agree how many collectives these are, the first time, before any of them begins."""
+    words = [*groups, *(f"{untouched.nbytes(x)} bytes by MPI" for x in left)]
+    signature = f"Allreduce of many arrays: {', '.join(words)}, {empty} empty"
+    digest = agreement.digest(signature)
+    if not agreement.known(port, digest):
+        base.meet(port, signature, digest, False, "Allreduce")
+
+
 def _named(many: Any) -> Sequence[tuple[str, Any]]:
     """Each array with its name; a dict's in the order of the names, which need not be that in which each rank filled it."""
     if isinstance(many, Mapping):
-        return sorted(((str(name), x) for name, x in many.items()), key=lambda item: item[0])
+        found = sorted(((str(name), x) for name, x in many.items()), key=lambda item: item[0])
+        for (name, _), (other, _) in zip(found, found[1:]):
+            if name == other:
+                raise BufferError(f"two arrays have the name {name!r}")
+        return found
     return [(str(index), x) for index, x in enumerate(many)]
 
 
@@ -122,9 +153,9 @@ def _is_array(x: Any) -> bool:
     return hasattr(x, "dtype") and hasattr(x, "shape")
 
 
-def rule_of(given: Any, default: Codec) -> Callable[[str, Any], Any]:
-    """What finds the codec of an array by its name and itself: given(name, x), or that of the first pattern that fits the name,
-    or the same for all.
+def rule_of(given: Any, default: Codec) -> Callable[[str, Any, tuple[int, ...]], Any]:
+    """What finds the codec of an array by its name, itself and its shape: given(name, x), or that of the first pattern that fits
+    the name, or the same for all.
 
     Codecs that drop values or need matrices leave vectors and small arrays exact, unless a rule names one for them.
     """
@@ -137,13 +168,15 @@ def rule_of(given: Any, default: Codec) -> Callable[[str, Any], Any]:
     same = None if callable(given) or given is patterns else tuple(given) if isinstance(given, list) else given
     dense = all(map(_dense, same if isinstance(same, tuple) else (default if same is None else same,)))
 
-    def rule(name: str, x: Any) -> Any:
+    def rule(name: str, x: Any, shape: tuple[int, ...]) -> Any:
         found = named(name, x)
+        if isinstance(found, (dict, set)):
+            raise CodecError(f"the rule gives {found!r} for array {name!r}, which is no codec")
         if found is not None:
             return tuple(found) if isinstance(found, list) else found
-        return same if dense or (len(x.shape) > 1 and int(np.prod(x.shape)) >= EXACT) else "raw"
+        return same if dense or (len(shape) > 1 and math.prod(shape) >= EXACT) else "raw"
 
-    return rule if callable(given) or patterns or not dense else lambda name, x: same
+    return rule if callable(given) or patterns or not dense else lambda name, x, shape: same
 
 
 @cache
@@ -183,6 +216,6 @@ def check(many: Any, recvbuf: Optional[Any]) -> Any:
     """The arrays to be summed in place, given as the only buffer or behind MPI.IN_PLACE."""
     if recvbuf is None:
         return many
-    if many is MPI.IN_PLACE:
+    if buffers.in_place(many):
         return recvbuf
     raise BufferError("lists and dicts of arrays are summed in place: pass them alone, or behind MPI.IN_PLACE")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+from typing import Any, Iterator, Optional, Sequence
 
 import numpy as np
 from mpi4py import MPI
 
-from .. import arrays, buffers
+from .. import agreement, arrays, buffers
 from ..arrays import Flat
-from ..engine import Run
+from ..engine import Run, wait
 from ..errors import BufferError
 from ..ports.mpi import MPIPort
 from ..schedules.reduce_scatter import ALGORITHMS
@@ -45,6 +45,8 @@ class ReduceScatter(Family):
             raise BufferError(f"recvbuf has {target.n} values; rank {port.rank} gets {lengths[port.rank]}")
         x = [source[lo:hi] for lo, hi in zip(ends, ends[1:])]
         self.target = target[: lengths[port.rank]]
+        if not buffers.in_place(sendbuf):
+            buffers.apart(source, self.target)
         # In place, the result begins where rank 0's part does: harmless only if all parts are equally long.
         aside = buffers.in_place(sendbuf) and len(set(lengths)) > 1
         self.result = Flat(arrays.empty_like(self.target.data), source.kind) if aside else self.target
@@ -55,12 +57,11 @@ class ReduceScatter(Family):
         if counts is None:
             if in_place:
                 raise BufferError("Reduce_scatter in place needs recvcounts")
-            mine, all_of_them = np.array(target.n, np.int64), np.empty(port.size, np.int64)
-            port.comm.Allgather(mine, all_of_them)
-            return all_of_them.tolist()
-        if len(counts) != port.size or min(counts) < 0:
-            raise BufferError(f"recvcounts={counts!r} must be {port.size} numbers")
-        return [target.unit * int(count) for count in counts]
+            return _exchange(port, target.n)
+        lengths = buffers.whole_numbers(counts, port.size, "recvcounts")
+        if min(lengths) < 0:
+            raise BufferError(f"recvcounts={counts!r} must not be negative")
+        return [target.unit * length for length in lengths]
 
     @classmethod
     def concerns(cls, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: MPI.Op = MPI.SUM) -> bool:
@@ -77,6 +78,23 @@ class ReduceScatter(Family):
                 finish(error)
 
         return super().start(seed, call, end)
+
+
+def _exchange(port: MPIPort, length: int) -> list[int]:
+    """Every rank's length, on every rank."""
+    signature = "Reduce_scatter(without recvcounts)"
+    digest = agreement.digest(signature)
+    tag, lengths = port.tag(digest), np.zeros(port.size, np.int64)
+    lengths[port.rank] = length
+    rows = lengths.view(np.uint8).reshape(port.size, 8)
+
+    def lane() -> Iterator[Any]:
+        others = [rank for rank in range(port.size) if rank != port.rank]
+        comes = [port.irecv(rows[rank], rank, tag) for rank in others]
+        yield comes + [port.isend(rows[port.rank], rank, tag) for rank in others]
+
+    wait(Run(port, [lane()], prologue=agreement.agree(port, signature, digest), label="Reduce_scatter", tag=tag))
+    return lengths.tolist()
 
 
 class ReduceScatterBlock(ReduceScatter):

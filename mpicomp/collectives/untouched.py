@@ -18,6 +18,7 @@ from .. import agreement, buffers, engine
 from ..ports.alarm import timeout
 from ..ports.mpi import port_of
 from ..request import Prequest, Request
+from . import base
 from .staged import Staged, StagedRequest, on_gpu
 
 _NONE: Mapping[str, Any] = {}
@@ -56,7 +57,7 @@ def now(comm: Any, name: str, args: Sequence[Any], call: Any = None) -> None:
 
 
 def later(comm: Any, name: str, args: Sequence[Any], call: Any = None) -> Any:
-    """The same, as a request."""
+    """The same, as a request of MPI's own: to ask the ranks whether they agree it would have to wait, or to be another."""
     if comm._watched:
         return Request(_start(comm, name, args, call))
     begin = getattr(comm._handle, "I" + name.lower())
@@ -68,9 +69,11 @@ def later(comm: Any, name: str, args: Sequence[Any], call: Any = None) -> Any:
 
 
 def again(comm: Any, name: str, args: Sequence[Any], info: MPI.Info, call: Any = None) -> Any:
-    """The same, as a persistent request."""
+    """The same, as a persistent request. The first time all ranks meet."""
     if comm._watched:
         return Prequest(lambda: _start(comm, name, args, call))
+    if call is not None and not agreement.known(call.port, call.digest):
+        base.meet(call.port, call.signature, call.digest, False, name)
     make = getattr(comm._handle, name + "_init")
     if on_gpu(args):
         staged = Staged(name, args)
@@ -102,12 +105,12 @@ def _start(comm: Any, name: str, args: Sequence[Any], call: Any) -> engine.Run:
 def _words(name: str, args: Sequence[Any]) -> str:
     """What must be the same on all ranks, as far as it can be seen: bytes, operation, root."""
     spec = args[1] if buffers.in_place(args[0]) else args[0]
-    words = [f"{_nbytes(spec)} bytes"] if name in ("Allreduce", "Bcast", "Reduce", "Reduce_scatter_block") else []
+    words = [f"{nbytes(spec)} bytes"] if name in ("Allreduce", "Bcast", "Reduce", "Reduce_scatter_block") else []
     ops = [next((name for name in _OPS if x == getattr(MPI, name)), "own") for x in args if isinstance(x, MPI.Op)]
     return ", ".join([*words, *(f"op={op}" for op in ops), *(f"root={x}" for x in args if isinstance(x, int))])
 
 
-def _nbytes(spec: Any) -> Any:
+def nbytes(spec: Any) -> Any:
     """Bytes of data of a buffer, as far as its description tells."""
     data, count, displ, datatype = spec, None, None, None
     if isinstance(spec, (list, tuple)):

@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from ..errors import DisagreementError, RemoteError, TimeoutError
 
-NOTICE, QUESTION = 0, 1  # the tags of failure notices and of questions; all other tags are larger
+NOTICE, QUESTION, TEXT = 0, 1, 2  # the tags of failure notices, questions and signatures; all other tags are larger
 LOOK_EVERY = 0.002  # seconds between two looks for trouble while idle
 _TEXT = 1024  # bytes of a notice: the number of the first call that failed, and why
 _ASK_AFTER = 0.25  # seconds of silence after which peers are asked what they do; then after twice as long, and so on

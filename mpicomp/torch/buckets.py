@@ -96,7 +96,7 @@ def chooser(settings: Settings, codec: Any, algorithm: Optional[str], feedback: 
     rule = rule_of(codec, settings.codec)
 
     def choose(name: str, parameter: torch.Tensor) -> Settings:
-        chosen = settings.override(rule(name, parameter), algorithm, feedback=feedback)
+        chosen = settings.override(rule(name, parameter, tuple(parameter.shape)), algorithm, feedback=feedback)
         kind = kind_of(parameter.dtype)
         able = kind in chosen.codec.kinds and kind in chosen.down.kinds
         if not able or (isinstance(chosen.codec, Raw) and isinstance(chosen.down, Raw)):

@@ -372,3 +372,24 @@ def test_a_failure_may_come_while_a_thread_makes_progress(comm, monkeypatch):
     with suppress(ValueError, mpicomp.RemoteError):
         pending.Wait()
     works(comm)
+
+
+@several
+@pytest.mark.parametrize("rules", ["raw:0-max", "ring:0-max"])
+def test_rules_by_hand_that_differ_are_a_disagreement(comm, monkeypatch, rules):
+    monkeypatch.setenv("MPICOMP_ALLREDUCE", rules if LAST else "direct:0-max")
+    x = np.ones(5000, np.float32)
+
+    def call():
+        try:
+            comm.Allreduce(MPI.IN_PLACE, x)
+        finally:
+            monkeypatch.delenv("MPICOMP_ALLREDUCE")
+
+    fails_everywhere(comm, call, words="MPICOMP_ALLREDUCE=direct")
+
+
+@several
+def test_persistent_sums_that_are_left_to_mpi_are_checked_too(comm):
+    x = np.ones(100 + LAST, np.float32)
+    fails_everywhere(comm, lambda: comm.Allreduce_init(MPI.IN_PLACE, x, algorithm="auto"), words="101 float32")

@@ -310,3 +310,58 @@ def test_torch_tensors(comm):
     close(out.numpy(), np.concatenate(all_values(3000)), "natural")
     comm.Allgather(x, out)
     np.testing.assert_array_equal(out.numpy(), np.concatenate(all_values(3000)))
+
+
+@pytest.mark.parametrize("spec", ["pair", "two numbers"])
+def test_allgather_with_a_count_and_a_displacement_is_as_in_mpi4py(comm, spec):
+    x, out, expected = np.full(5, RANK + 1, "f4"), np.zeros(5 * P + 2, "f4"), np.zeros(5 * P + 2, "f4")
+    where = (5, 2) if spec == "pair" else None
+    comm.Allgather([x, MPI.FLOAT], [out, where, MPI.FLOAT] if where else [out, 5, 2, MPI.FLOAT], codec="raw")
+    MPI.COMM_WORLD.Allgather([x, MPI.FLOAT], [expected, 5, 2, MPI.FLOAT])
+    assert (out == expected).all()
+
+
+@pytest.mark.skipif(P == 1, reason="needs two ranks")
+@pytest.mark.parametrize("name", ["Reduce_scatter_block", "Reduce_scatter", "Allgather", "Allgatherv"])
+def test_buffers_that_overlap_are_refused(comm, name):
+    x = np.ones(1000 * P, "f4")
+    sendbuf, recvbuf = (x[500:1500], x) if name.startswith("All") else (x, x[500:1500])
+    with pytest.raises(Error, match="overlap"):
+        getattr(comm, name)(sendbuf, recvbuf, algorithm="direct")
+
+
+@each_collective
+def test_what_a_collective_does_not_have_is_refused(comm, name):
+    args = [np.ones(8 * P, "f4")] if name == "Bcast" else [np.ones(8 * P, "f4"), np.ones(8 * P * P, "f4")]
+    with pytest.raises(Error, match="remembers nothing"):
+        getattr(comm, name)(*args, feedback=True)
+    with pytest.raises(TypeError, match=f"{name}.. got an unexpected keyword argument 'foo'"):
+        getattr(comm, name)(*args, foo=1)
+
+
+@pytest.mark.parametrize("counts", [5, ["a"] * P, [1.5] * P, [-1] * P, "abc"])
+def test_counts_that_are_none_are_refused(comm, counts):
+    with pytest.raises(Error, match="recvcounts"):
+        comm.Reduce_scatter(np.ones(P, "f4"), np.ones(1, "f4"), counts, algorithm="direct")
+    with pytest.raises(Error, match="recvbuf|sendbuf"):
+        comm.Allgatherv(np.ones(1, "f4"), [np.ones(P, "f4"), counts, MPI.FLOAT], algorithm="direct")
+
+
+def test_a_root_that_is_no_number_is_refused(comm):
+    with pytest.raises(Error, match="root"):
+        comm.Bcast(np.ones(10, "f4"), root="a", algorithm="direct")
+
+
+@pytest.mark.skipif(P == 1, reason="needs two ranks")
+@pytest.mark.parametrize("fault", ["read-only", "codec", "counts"])
+def test_a_fault_on_one_rank_reaches_those_that_exchange_counts(comm, fault):
+    x, out, settings, counts = np.ones(P, "f4"), np.ones(1, "f4"), {"algorithm": "direct"}, []
+    if RANK == ROOT:
+        out.flags.writeable = fault != "read-only"
+        settings["codec"] = "unknown" if fault == "codec" else "raw"
+        counts = [[1] * P] if fault == "counts" else []
+    with pytest.raises(Error):
+        comm.Reduce_scatter(x, out, *counts, **settings)
+    out = np.zeros(1, "f4")
+    comm.Reduce_scatter(x, out, codec="raw")
+    assert out == P

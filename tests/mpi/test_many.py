@@ -215,3 +215,77 @@ def test_one_bad_array_stops_all_before_anything_is_written():
     with pytest.raises(mpicomp.errors.BufferError, match="in place"):
         comm.Allreduce(xs, xs)
     assert all((x == 7).all() for x in xs)
+
+
+def fails_everywhere(comm, arrays, kinds=(mpicomp.DisagreementError, mpicomp.RemoteError), **settings):
+    """An error on every rank, nothing written, and then the communicator works."""
+    before = [np.array(x) for x in arrays]
+    with pytest.raises(kinds):
+        comm.Allreduce(arrays, **settings)
+    assert all((x == old).all() for x, old in zip(arrays, before))
+    x = np.ones(9, np.float32)
+    comm.Allreduce([x], codec="raw")
+    assert (x == comm.size).all()
+
+
+@pytest.mark.skipif(WORLD.size == 1, reason="needs two ranks")
+@pytest.mark.parametrize(
+    "mine, theirs",
+    [
+        (["f4", "f8"], ["f4"]),
+        ([], ["f4"]),
+        (["f4", "i4"], ["f4", "f8"]),
+        (["f4", "i4"], ["f4"]),
+    ],
+)
+def test_other_numbers_of_sums_are_a_disagreement(comm, mine, theirs):
+    arrays = [np.ones(10, dtype) for dtype in (mine if comm.rank == 0 else theirs)]
+    fails_everywhere(comm, arrays, algorithm="direct")
+
+
+@pytest.mark.skipif(WORLD.size == 1, reason="needs two ranks")
+def test_an_array_that_is_empty_on_one_rank_is_a_disagreement(comm):
+    fails_everywhere(comm, [np.ones(10, "f4"), np.ones(10 * (comm.rank > 0), "f8")], algorithm="direct")
+
+
+@pytest.mark.skipif(WORLD.size == 1, reason="needs two ranks")
+def test_rules_that_differ_are_told_in_words_that_can_be_read(comm):
+    def rule(name, x):
+        return "qsgd" if name == "1" and comm.rank == 0 else "natural"
+
+    arrays = [np.ones(5000, np.float32) for _ in range(2)]
+    with pytest.raises(mpicomp.DisagreementError) as caught:
+        comm.Allreduce(arrays, codec=rule, algorithm="direct")
+    assert "1 f32 by qsgd" in str(caught.value) and str(caught.value).isprintable()
+
+
+@pytest.mark.skipif(WORLD.size == 1, reason="needs two ranks")
+def test_an_array_for_mpi_is_checked_before_others_are_summed(comm):
+    whole = np.ones((4, 4), np.int32)
+    last = whole[:, ::2] if comm.rank == 0 else np.ones(8, np.int32)
+    fails_everywhere(comm, [np.ones(100, np.float32), last], (BufferError, mpicomp.RemoteError), algorithm="direct")
+
+
+def test_names_that_read_the_same_are_refused(comm):
+    with pytest.raises(mpicomp.errors.BufferError, match="two arrays have the name '1'"):
+        comm.Allreduce({1: np.ones(3, np.float32), "1": np.ones(3, np.float32)})
+
+
+def test_other_operations_and_rules_that_give_no_codec_are_refused(comm):
+    arrays = [np.ones(5000, np.float32) for _ in range(2)]
+    with pytest.raises(mpicomp.errors.BufferError, match="op must be MPI.SUM"):
+        comm.Allreduce(arrays, op=MPI.MAX)
+    with pytest.raises(mpicomp.errors.CodecError, match="no codec"):
+        comm.Allreduce(arrays, codec=lambda name, x: {})
+
+
+def test_specs_of_mpi4py_may_be_values_of_a_dict_with_sparse_codecs(comm):
+    x, y = np.ones((80, 100), np.float32), np.ones(7, np.float32)
+    comm.Allreduce({"x": [x, MPI.FLOAT], "y": y}, codec="topk:ratio=1", algorithm="direct")
+    assert (x == comm.size).all() and (y == comm.size).all()
+
+
+def test_none_stands_for_in_place_before_lists_too(comm):
+    x = np.ones(7, np.float32)
+    comm.Allreduce(None, [x], codec="raw")
+    assert (x == comm.size).all()
