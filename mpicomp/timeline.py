@@ -5,8 +5,10 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import sys
 import tempfile
 import time
+import warnings
 from typing import Any, Optional
 
 from .settings import wanted
@@ -36,11 +38,17 @@ class Timeline:
             self.events.append({"pid": self.rank, "ts": 1e6 * (_EPOCH + ts), **event})
 
     def write(self) -> None:
-        folder = os.path.dirname(os.path.abspath(self.path))
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".timeline-")
-        with os.fdopen(handle, "w") as file:
-            json.dump({"traceEvents": self.events}, file)
-        os.replace(temporary, self.path)
+        try:
+            handle, temporary = tempfile.mkstemp(dir=_folder(self.path), prefix=".timeline-")
+            with os.fdopen(handle, "w") as file:
+                json.dump({"traceEvents": self.events}, file)
+            os.replace(temporary, self.path)
+        except OSError as error:
+            print(f"r{self.rank} | MPICOMP_TIMELINE: {self.path} was not written: {error}", file=sys.stderr)
+
+
+def _folder(path: str) -> str:
+    return os.path.dirname(os.path.abspath(path))
 
 
 _TIMELINES: dict[int, Timeline] = {}
@@ -52,5 +60,10 @@ def timeline_of(rank: int) -> Optional[Timeline]:
     if not name or (rank and "%r" not in name):
         return None
     if not _TIMELINES:
-        _TIMELINES[0] = Timeline(name.replace("%r", str(rank)), rank)
+        path = name.replace("%r", str(rank))
+        if not os.path.isdir(_folder(path)):  # no error: the other ranks would wait for this one
+            text = f"MPICOMP_TIMELINE: there is no folder {_folder(path)}, no timeline is written"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return None
+        _TIMELINES[0] = Timeline(path, rank)
     return _TIMELINES[0]

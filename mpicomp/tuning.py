@@ -17,6 +17,8 @@ from .errors import Error
 from .timing import Table
 
 VERSION = 1
+# What a look into a file of another form may raise
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -63,13 +65,26 @@ def load(port: Any, codec: Any, down: Any, kind: str) -> Optional[Table]:
     return None if points is None else Table(f"from {os.path.basename(path) or 'the tuning file'}", points)
 
 
+def prepare(path: str) -> None:
+    """Raises where `save` could not write, or would replace what is no tuning file."""
+    try:
+        handle, temporary = _temporary(path)
+        os.close(handle)
+        os.unlink(temporary)
+        if _holds(path):
+            with open(path) as file:
+                _tables(json.load(file))
+    except OSError as error:
+        raise Error(f"{path} cannot be written: {error}") from error
+    except MALFORMED as error:
+        raise Error(f"{path} is there and is no tuning file: nothing is added to it") from error
+
+
 def save(path: str, name: str, table: Table) -> None:
     """Add a table to a file, replacing the file in one step."""
-    tables = _read(path) if os.path.exists(path) else {}
+    tables = _read(path) if _holds(path) else {}
     tables[name] = table.points
-    folder = os.path.dirname(os.path.abspath(path))
-    os.makedirs(folder, mode=0o700, exist_ok=True)  # whatever the umask: others could put a file of theirs in its place
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".tuning-")
+    handle, temporary = _temporary(path)
     try:
         with os.fdopen(handle, "w") as file:
             json.dump({"mpicomp tuning": VERSION, "tables": tables}, file, indent=1)
@@ -79,19 +94,44 @@ def save(path: str, name: str, table: Table) -> None:
         raise
 
 
+def _holds(path: str) -> bool:
+    """Whether there is anything at a path that a table could be added to: an empty file is as good as none."""
+    return os.path.exists(path) and not (os.path.isfile(path) and os.path.getsize(path) == 0)
+
+
+def _temporary(path: str) -> tuple[int, str]:
+    """A new file beside `path`, open, and its name."""
+    folder = os.path.dirname(os.path.abspath(path))
+    os.makedirs(folder, mode=0o700, exist_ok=True)  # whatever the umask: others could put a file of theirs in its place
+    return tempfile.mkstemp(dir=folder, prefix=".tuning-")
+
+
 def _read(path: str) -> dict[str, Any]:
-    """name -> points of a tuning file, with everything checked."""
+    """name -> points of a tuning file, with everything checked; without the tables that are not of that form."""
+    found = {}
     try:
         with open(path) as file:
-            content = json.load(file)
-        if content["mpicomp tuning"] != VERSION:
-            raise ValueError(f"version {content['mpicomp tuning']!r}")
-        return {str(name): _points(points) for name, points in content["tables"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        warnings.warn(
-            f"the tuning file {path} is not used: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=4
-        )
+            tables = _tables(json.load(file))
+    except (OSError, *MALFORMED) as error:
+        _warn(f"the tuning file {path} is not used", error)
         return {}
+    for name, points in tables.items():
+        try:
+            found[str(name)] = _points(points)
+        except MALFORMED as error:
+            _warn(f"a table of the tuning file {path} is not used ({str(name)[:200]})", error)
+    return found
+
+
+def _warn(what: str, error: Exception) -> None:
+    warnings.warn(f"{what}: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=5)
+
+
+def _tables(content: Any) -> dict[str, Any]:
+    """name -> points, not yet checked, of what a file holds."""
+    if content["mpicomp tuning"] != VERSION:
+        raise ValueError(f"version {content['mpicomp tuning']!r}")
+    return dict(content["tables"].items())
 
 
 def _points(points: Any) -> dict[str, list[tuple[int, float]]]:

@@ -16,6 +16,7 @@ from test_cli import mpicomp
 from mpicomp.cli.bench import options
 from mpicomp.cli.bench.data import values
 from mpicomp.codecs.base import REGISTRY
+from mpicomp.errors import Error
 
 FAST = ("-n", "2", "-w", "1")
 
@@ -170,12 +171,67 @@ def test_every_rank_has_data_of_its_own(tmp_path):
     assert 0 < np.count_nonzero(values("sparse", 10_000)) < 300
 
 
+@pytest.mark.parametrize("graph", ["grid", "torus", "star"])
+def test_only_rows_of_other_ranks_count_on_a_graph(graph):
+    what = ("neighbor", "natural", "--graph", graph, "--sizes", "64K", *FAST, "--algorithm", "direct")
+    (row,) = rows_of(bench(*what, "--format", "json", ranks=3))
+    assert 0.1 < row["error"] < 0.5 and row["ratio"] == pytest.approx(32 / 9, rel=0.01)
+
+
+def test_json_has_null_for_what_is_not_finite_and_nothing_is_warned_of(tmp_path):
+    data, file = tmp_path / "infinite.npy", tmp_path / "out.json"
+    np.save(data, np.array([1.0, np.inf, -np.inf, 1e300]))
+    what = ("--data", str(data), "--size", "4K", "-n", "1", "--format", "json", "-J", str(file))
+    result = mpicomp("bench", "codecs", "natural", *what)
+    assert result.stderr == "" and file.read_text() == result.stdout.rstrip()
+    assert [row["error"] for row in rows_of(result.stdout)] == [None] and "NaN" not in result.stdout
+    result = mpicomp("bench", "allreduce", "natural", "--data", str(data), "--sizes", "4K", *FAST, "--format", "json")
+    assert result.stderr == "" and [row["error"] for row in rows_of(result.stdout)] == [None]
+
+
+def test_a_file_that_some_ranks_cannot_read_is_told_on_all(tmp_path):
+    np.save(tmp_path / "0.npy", np.ones(10))
+    program = "import sys; from mpi4py import MPI; from mpicomp.cli import main; main([*sys.argv[2:], '--data', sys.argv[1] % MPI.COMM_WORLD.rank])"
+    for what in ("allreduce", "overlap"):
+        given = ("-c", program, str(tmp_path / "%d.npy"), "bench", what, "natural", "--sizes", "4K", *FAST)
+        result = launch.run(2, *given, limit=30)
+        assert result.returncode not in (0, 124), launch.describe(result)
+        assert result.stderr.count("is neither a file nor one of") == 2 and "(on rank 1)" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["folder", "damaged.npy", "empty.npy", "object.npy", "complex.npy", "several.npz"])
+def test_files_without_real_numbers_are_refused(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "damaged.npy").write_bytes(b"\x93NUMPY\x01\x00v\x00{'descr'")
+    (tmp_path / "empty.npy").write_bytes(b"")
+    np.save(tmp_path / "object.npy", np.array([None, "x"]), allow_pickle=True)
+    np.save(tmp_path / "complex.npy", np.ones(4, complex))
+    np.savez(tmp_path / "several.npz", np.ones(4))
+    with pytest.raises(Error, match=f"--data .*{name}"):
+        values(str(tmp_path / name), 4)
+
+
+def test_outputs_are_tried_on_all_ranks_before_anything_is_measured(tmp_path):
+    result = launch.run(2, "-m", "mpicomp", "bench", "overlap", "-J", str(tmp_path / "no" / "a.json"), limit=30)
+    assert result.returncode not in (0, 124) and result.stdout == "", launch.describe(result)
+    assert result.stderr.count("there is no folder") == 2
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [
         (["allreduce", "-f", "1"], "must be more than 1"),
         (["allreduce", "--algorithm", "rng"], "no algorithm named 'rng'"),
         (["family", "--collective", "Scan"], "no collective named 'scan'"),
+        (["allreduce", "-m", "8K:4K"], "there are no sizes from 8192 to 4096 bytes"),
+        (["allreduce", "-b", "1K", "-e", "0"], "there are no sizes from 1024 to 0 bytes"),
+        (["codecs", "-b", "8K", "-e", "4K", "--plot", "c.png"], "there are no sizes"),
+        (["allreduce", "-n", "-3"], "'-3' is not a whole number of at least 1"),
+        (["allreduce", "-w", "-1"], "'-1' is not a whole number of at least 0"),
+        (["codecs", "-n", "0"], "'0' is not a whole number of at least 1"),
+        (["overlap", "-t", "-1"], "'-1' is not a whole number of at least 0"),
+        (["codecs", "-J", "missing/a.json"], "there is no folder"),
+        (["codecs", "--plot", "a.nope"], "no picture is called .nope (known: "),
     ],
 )
 def test_mistakes_are_told_without_a_traceback(arguments, words):

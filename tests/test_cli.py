@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 
@@ -91,6 +93,7 @@ def test_run_with_codec_raw_gives_a_world_that_is_mpi4pys(library):
         (["--algorithm", "nope", "script.py"], "no algorithm named 'nope'"),
         (["missing.py"], "there is no script 'missing.py'"),
         (["-m", "missing.module"], "there is no module 'missing.module'"),
+        (["docs"], "'docs' is a folder without a __main__.py"),
     ],
 )
 def test_run_says_in_one_line_what_is_wrong(given, words):
@@ -113,6 +116,60 @@ def test_run_ends_all_ranks_if_one_fails(script, how):
     result = launch.run(3, "-m", "mpicomp", "run", str(script), how, limit=60)
     assert result.returncode not in (0, 124), launch.describe(result)
     assert how == "leave" or "ValueError: on purpose" in result.stderr
+
+
+@pytest.mark.parametrize("library", ["mpich", "openmpi"])
+@pytest.mark.parametrize("argument, code, words", [("3", 3, ""), ("'no input'", 1, "no input")])
+def test_run_ends_with_the_code_and_the_message_of_the_script(tmp_path, library, argument, code, words):
+    if not launch.available(library):
+        pytest.skip(f"no environment with {library} (make test makes it)")
+    script = tmp_path / "script.py"
+    script.write_text(f"import sys\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\nsys.exit({argument})\n")
+    result = launch.run(2, "-m", "mpicomp", "run", str(script), library=library)
+    assert result.returncode == code and words in result.stderr, launch.describe(result)
+    result = mpicomp("run", str(script))
+    assert result.returncode == code and result.stderr.strip() == words
+
+
+FEW = ("-b", "4K", "-e", "4K", "-n", "1")
+
+
+def test_tune_adds_tables_to_a_file_and_begins_at_a_value(tmp_path):
+    file = tmp_path / "tuning.json"
+    launch.mpirun(2, "-m", "mpicomp", "tune", "-b", "0", "-e", "64", "-n", "1", "-o", str(file))
+    first = json.loads(file.read_text())["tables"]
+    assert [nbytes for nbytes, _ in next(iter(first.values()))["raw"]] == [4, 16, 64]
+    damaged = {**first, "another": {}}
+    file.write_text(json.dumps({"mpicomp tuning": 1, "tables": damaged}))
+    result = mpicomp("tune", *FEW, "-o", str(file))
+    assert "a table of the tuning file" in result.stderr and "(another)" in result.stderr
+    assert set(first) < set(json.loads(file.read_text())["tables"]) and "another" not in file.read_text()
+
+
+def test_tune_without_a_name_writes_where_it_says(tmp_path):
+    environment = {**os.environ, "MPICOMP_TUNING": "", "PYTHONPATH": str(launch.ROOT)}
+    result = launch.limited([sys.executable, "-m", "mpicomp", "tune", *FEW], 60, environment, tmp_path)
+    assert result.returncode == 0 and (tmp_path / "mpicomp-tuning.json").exists(), launch.describe(result)
+
+
+@pytest.mark.parametrize(
+    "name, words", [("notes.txt", "is no tuning file"), ("notes.txt/t.json", "cannot be written"), (".", "cannot be")]
+)
+def test_tune_says_on_all_ranks_what_it_cannot_write_before_it_measures(tmp_path, name, words):
+    (tmp_path / "notes.txt").write_text("mine")
+    codecs = ("--codec", "natural", "--codec", "bf16")
+    result = launch.run(2, "-m", "mpicomp", "tune", *FEW, *codecs, "-o", str(tmp_path / name), limit=30)
+    assert result.returncode not in (0, 124) and result.stdout == "", launch.describe(result)
+    assert result.stderr.count(words) == 2 and "Traceback" not in result.stderr
+    assert (tmp_path / "notes.txt").read_text() == "mine" and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("given", [["--size", "28"], ["--size", "1M", "--lowrank", "100000"]])
+def test_simulate_leaves_out_what_does_not_fit(given):
+    shown = json.loads(mpicomp("simulate", "--ranks", "8", *given, "--format", "json").stdout)
+    assert {row["what"] for row in shown["rows"]} == {"raw", "allreduce", "gossip"}
+    assert not any(row["algorithm"] == "lowrank" for row in shown["rows"])
+    assert shown["notes"][0].startswith("lowrank is left out: ")
 
 
 def test_demo_is_a_table_and_ends_with_the_same_bits():
@@ -138,7 +195,14 @@ def test_demo_on_one_rank_says_that_nothing_was_sent():
         (["bench", "codecs", "naturl"], "did you mean 'natural'"),
         (["bench", "codecs", "--format", "osu"], "'osu' is for times of messages; here: table, csv, json"),
         (["simulate", "--ranks", "1,2,3"], "'1,2,3' is not a list of numbers of ranks, 2 or more"),
-        (["demo", "--sizes", "many"], "invalid parse_size value"),
+        (["demo", "--sizes", "many"], "'many' is not a size"),
+        (["demo", "--sizes", "0"], "'0' is too small: a size is at least 4 bytes"),
+        (["demo", "--runs", "0"], "--runs: '0' is not a whole number of at least 1"),
+        (["tune", "-n", "0"], "-n/--repeats: '0' is not a whole number of at least 1"),
+        (["tune", "-b", "8K", "-e", "4K"], "there are no sizes from 8192 to 4096 bytes"),
+        (["simulate", "--size", "3"], "'3' is too small"),
+        (["simulate", "--plot", "missing/a.png"], "there is no folder"),
+        (["simulate", "-J", "docs"], "-J docs cannot be written"),
         (["run"], "required"),
     ],
 )

@@ -74,6 +74,11 @@ def test_a_timeline_of_one_rank_or_all(tmp_path, name):
         assert starts == sum(event["ph"] == "e" for event in events) == 5
 
 
+def test_a_timeline_without_a_folder_is_warned_of_and_the_program_goes_on(tmp_path):
+    text = start(True, MPICOMP_TIMELINE=str(tmp_path / "missing" / "t.json")).stderr
+    assert text.count("MPICOMP_TIMELINE: there is no folder") == 1 and "Traceback" not in text
+
+
 NEIGHBOURS = """
 import numpy as np
 from mpi4py import MPI

@@ -25,6 +25,7 @@ from .tools import LabError, nfdelay, require
 
 LABS = Path("/run/netlab")
 SWITCH = "switch"
+MOST = 253  # hosts: 10.77.0.254 is the switch's address
 
 # What a host does when it is born. sysfs is mounted anew so that /sys/class/net shows the host's own link.
 BIRTH = """
@@ -49,6 +50,8 @@ class Lab:
     """
 
     def __init__(self, hosts=4, bandwidth=None, latency=None, loss=None, name=None, keep=False):
+        if not 1 <= int(hosts) <= MOST:
+            raise LabError(f"{hosts} hosts: a lab has 1 to {MOST}")
         self.folder = LABS / (name or f"run-{os.getpid()}")
         self.keep = keep
         self._wanted = {"hosts": int(hosts), "bandwidth": bandwidth, "latency": latency, "loss": loss}

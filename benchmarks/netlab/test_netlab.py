@@ -75,6 +75,20 @@ def test_what_is_no_quantity_is_refused(read, text):
         read(text)
 
 
+@pytest.mark.parametrize(
+    "option, number, words",
+    [
+        ("--hosts", "0", "0 hosts: a lab has 1 to 253"),
+        ("--hosts", "-1", "-1 hosts: a lab has 1 to 253"),
+        ("--hosts", "300", "300 hosts: a lab has 1 to 253"),
+        ("--ranks-per-host", "0", "'0' is not a whole number of at least 1"),
+    ],
+)
+def test_impossible_numbers_are_refused(option, number, words):
+    done = subprocess.run([NETLAB, option, number, "--", "true"], check=False, capture_output=True, text=True)
+    assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr
+
+
 def test_a_process_is_known_again_only_by_its_start_time(tmp_path):
     processes.write(tmp_path / "me", os.getpid())
     assert processes.read(tmp_path / "me") == os.getpid()
@@ -222,7 +236,7 @@ def sleeping_ranks(tmp_path: Path) -> list[str]:
 
 @needs_root
 @needs_mpi
-@pytest.mark.parametrize("signum, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("signum, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_leaves_nothing_behind(tmp_path, signum, code):
     process = sleeping_lab(tmp_path)
     process.send_signal(signum)

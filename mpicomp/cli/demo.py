@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import __version__, launch
 from ..tuning import parse_size
+from . import numbers
 from .timing import Table, alternate, seconds, size
 
 SIZES = ["4KB", "256KB", "1MB", "4MB", "16MB", "40MB"]
@@ -17,8 +18,8 @@ HEADS = {"float32": 8, "MPI alone": 10, "mpicomp": 10, "speed-up": 9, "bytes sen
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--codec", default="natural", help="spec of the codec (natural)")
-    parser.add_argument("--sizes", nargs="+", type=parse_size, metavar="SIZE", help=f"sizes ({' '.join(SIZES)})")
-    parser.add_argument("--runs", type=int, default=9, help="runs of which the median counts (9)")
+    parser.add_argument("--sizes", nargs="+", type=numbers.size, metavar="SIZE", help=f"sizes ({' '.join(SIZES)})")
+    parser.add_argument("--runs", type=numbers.positive, default=9, help="runs of which the median counts (9)")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from importlib.util import find_spec
+from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,13 +39,16 @@ def run(arguments: argparse.Namespace) -> None:
             sys.path.insert(0, os.path.dirname(os.path.abspath(arguments.script)))
             runpy.run_path(arguments.script, run_name="__main__")
     except SystemExit as end:
-        if end.code not in (None, 0):
-            _abort(MPI, f"exit {end.code}")
+        if end.code not in (None, 0) and _others(MPI):
+            known = isinstance(end.code, int)
+            if not known:
+                print(end.code, file=sys.stderr)  # as Python itself would, but Abort comes first
+            _abort(MPI, end.code if known else 1)
         raise
     except BaseException:
-        if MPI.COMM_WORLD.size > 1:
+        if _others(MPI):
             traceback.print_exc()
-            _abort(MPI, "exception")
+            _abort(MPI, 1)
         raise
 
 
@@ -57,6 +61,8 @@ def _mistake(arguments: argparse.Namespace) -> str:
     except ValueError as error:
         return str(error)
     if not arguments.module:
+        if os.path.isdir(arguments.script) and not os.path.exists(os.path.join(arguments.script, "__main__.py")):
+            return f"{arguments.script!r} is a folder without a __main__.py"
         return "" if os.path.exists(arguments.script) else f"there is no script {arguments.script!r}"
     try:
         found = find_spec(arguments.script)
@@ -65,10 +71,14 @@ def _mistake(arguments: argparse.Namespace) -> str:
     return "" if found else f"there is no module {arguments.script!r}"
 
 
-def _abort(MPI: object, why: str) -> None:
+def _others(MPI: Any) -> bool:
+    """Whether there are ranks that could wait for this one."""
+    return not MPI.Is_finalized() and MPI.COMM_WORLD.size > 1
+
+
+def _abort(MPI: Any, code: Any) -> None:
     """One rank that ends alone would leave the others waiting: end them all, as python -m mpi4py does."""
     sys.stdout.flush()
     sys.stderr.flush()
-    if MPI.COMM_WORLD.size > 1:  # type: ignore[attr-defined]
-        time.sleep(0.2)  # MPICH's launcher may end before it has passed on what was just printed
-        MPI.COMM_WORLD.Abort(1)  # type: ignore[attr-defined]
+    time.sleep(0.2)  # MPICH's launcher may end before it has passed on what was just printed
+    MPI.COMM_WORLD.Abort(code)

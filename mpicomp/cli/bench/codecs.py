@@ -16,7 +16,7 @@ import numpy as np
 from ... import __version__, launch
 from ...codecs import Stream, Zstd, codec
 from ...codecs.base import Codec
-from ...tuning import parse_size
+from .. import numbers
 from ..timing import alternate, size
 from . import device, options, peers, plots
 from .data import describe, values
@@ -68,7 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="normal, heavy, sparse, gradient or a file (the first two, gradient)",
     )
     options.add_sizes(parser)
-    parser.add_argument("--size", type=parse_size, action="append", dest="sizes", help="bytes of float32 values (64MB)")
+    parser.add_argument(
+        "--size", type=numbers.size, action="append", dest="sizes", help="bytes of float32 values (64MB)"
+    )
     parser.set_defaults(minbytes=None)
     options.add_turns(parser, 11, 1)
     parser.add_argument(
@@ -115,8 +117,9 @@ def measure(
     encode, decode, nbytes = _jobs(each, x, out) if isinstance(each, Codec) else each.jobs(x, out)
     encode()
     decode()
-    norm = float(np.linalg.norm(x)) if check else 0.0
-    error = float(np.linalg.norm(out - x)) / norm if norm else 0.0
+    with np.errstate(all="ignore"):  # infinite values have no error that could be told
+        norm = float(np.linalg.norm(x)) if check else 0.0
+        error = float(np.linalg.norm(out - x)) / norm if norm else 0.0
     jobs = {
         "memcpy": lambda: ctypes.memmove(out.ctypes.data, x.ctypes.data, x.nbytes),
         "encode": encode,

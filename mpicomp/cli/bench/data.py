@@ -32,10 +32,24 @@ def values(kind: str, n: int, rank: int = 0, dtype: Any = np.float32, seed: int 
         return gradients.gradients(n, rank, seed).astype(dtype, copy=False)
     if not os.path.exists(kind):
         raise Error(f"--data {kind!r} is neither a file nor one of {', '.join(KINDS)}")
-    stored = np.load(kind, mmap_mode="r").reshape(-1) if kind.endswith(".npy") else np.fromfile(kind, dtype)
+    stored = _stored(kind, dtype)
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
+        return stored[np.arange(rank * n, rank * n + n) % stored.size].astype(dtype)
+
+
+def _stored(path: str, dtype: Any) -> np.ndarray:
+    """All values of a file: of one array as NumPy stores it, or plain ones."""
+    if path.endswith(".npz"):
+        raise Error(f"--data {path}: an .npz holds several arrays; store one with numpy.save")
+    try:
+        stored = np.load(path, mmap_mode="r") if path.endswith(".npy") else np.fromfile(path, dtype)
+    except (OSError, ValueError, EOFError, OverflowError) as error:
+        raise Error(f"--data {path} cannot be read: {error}") from error
+    if not isinstance(stored, np.ndarray) or stored.dtype.kind not in "fiub":
+        raise Error(f"--data {path}: {getattr(stored, 'dtype', 'what it holds')} is no type of real numbers")
     if not stored.size:
-        raise Error(f"--data {kind}: there are no values in it")
-    return stored[np.arange(rank * n, rank * n + n) % stored.size].astype(dtype)
+        raise Error(f"--data {path}: there are no values in it")
+    return stored.reshape(-1)
 
 
 def describe(kind: str) -> str:

@@ -30,12 +30,13 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _neighbor(graph: Any, plain: Any) -> Collective:
-    """busbw counts what the rank with most neighbours sends."""
+    """busbw counts what the rank with most neighbours sends. Nothing is sent to itself, or beyond the ends of a grid."""
     alone = graph._handle(graph)  # the same graph, by MPI itself
-    degree = len(graph._sources())
-    most = max(plain.allgather(degree))
+    sources, nobody = graph._sources(), (None, plain.rank)
+    most = max(plain.allgather(len(set(graph._destinations()).difference(nobody))))
+    rows = [row for row, source in enumerate(sources) if source not in nobody]
 
     def call(comm: Any, x: np.ndarray, out: np.ndarray, **how: Any) -> None:
         (alone if comm is plain else comm).Neighbor_allgather(x, out, **how)
 
-    return Collective("Neighbor_allgather", call, most, most, lambda n: (n, (degree, n)), "own")
+    return Collective("Neighbor_allgather", call, most, most, lambda n: (n, (len(sources), n)), "own", rows)

@@ -8,6 +8,7 @@ from typing import Iterable, Optional, Sequence
 
 from ...errors import Error
 from ...tuning import parse_size
+from .. import numbers
 
 CODECS = ["natural", "natural:bits=8", "qsgd:bits=4"]
 
@@ -32,7 +33,7 @@ def add_collective(parser: argparse.ArgumentParser, formats: Sequence[str] = FOR
         metavar="KIND",
         help="normal, heavy, sparse, gradient, or a file (.npy, or plain values)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the data and of the codecs (0)")
+    parser.add_argument("--seed", type=numbers.not_negative, default=0, help="seed of the data and of the codecs (0)")
     add_turns(parser)
     parser.add_argument("--budget", type=float, default=60, help="seconds for a size, after at least 3 turns (60)")
     add_output(parser, formats)
@@ -45,16 +46,16 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-f", "--stepfactor", "--factor", type=float, default=4, help="factor between sizes (4)")
     group.add_argument("--stepbytes", type=parse_size, help="bytes between sizes, instead of a factor")
     group.add_argument("-m", "--message-size", metavar="[MIN:]MAX", help="as -b MIN -e MAX")
-    group.add_argument("--sizes", nargs="+", type=parse_size, metavar="SIZE", help="these sizes, instead")
+    group.add_argument("--sizes", nargs="+", type=numbers.size, metavar="SIZE", help="these sizes, instead")
 
 
 def add_turns(parser: argparse.ArgumentParser, turns: int = 20, more: int = 5) -> None:
     group = parser.add_argument_group("turns: in each, everything is measured once, plain MPI too; medians count")
     group.add_argument(
-        "-n", "-i", "--iters", "--iterations", "--runs", type=int, default=turns, help=f"turns ({turns})"
+        "-n", "-i", "--iters", "--iterations", "--runs", type=numbers.positive, default=turns, help=f"turns ({turns})"
     )
     names = ("-w", "-x", "--warmup-iters", "--warmup")
-    group.add_argument(*names, type=int, default=more, help=f"turns not counted ({more})")
+    group.add_argument(*names, type=numbers.not_negative, default=more, help=f"turns not counted ({more})")
     group.add_argument("-c", "--check", type=int, default=1, help="0: do not compare results with the exact ones")
 
 
@@ -79,14 +80,19 @@ def sizes(arguments: argparse.Namespace) -> list[int]:
     if arguments.message_size:
         low, colon, high = arguments.message_size.partition(":")
         size, last = parse_size(low) if colon else size, parse_size(high if colon else low)
-    size = last if size is None else size
-    if arguments.stepbytes is None and arguments.stepfactor <= 1:
-        raise Error(f"-f {arguments.stepfactor:g}: the factor between sizes must be more than 1")
-    found, step = [], arguments.stepbytes
-    size = max(size, 4)
+    return between(last if size is None else size, last, arguments.stepfactor, arguments.stepbytes)
+
+
+def between(first: int, last: int, factor: float, step: Optional[int] = None) -> list[int]:
+    """Sizes from the first, of at least a value, to the last: each `factor` times the one before, or `step` bytes more."""
+    if step is None and not factor > 1:
+        raise Error(f"-f {factor:g}: the factor between sizes must be more than 1")
+    found, size = [], max(first, numbers.SMALLEST)
+    if size > last:
+        raise Error(f"there are no sizes from {size} to {last} bytes")
     while size <= last:
         found.append(size)
-        size = size + max(step, 1) if step is not None else max(round(size * arguments.stepfactor), size + 1)
+        size = size + max(step, 1) if step is not None else max(round(size * factor), size + 1)
     return found
 
 

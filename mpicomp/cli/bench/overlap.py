@@ -15,6 +15,8 @@ import numpy as np
 
 from ...errors import Error
 from ...schedules import ALLREDUCE
+from .. import numbers
+from ..together import together
 from . import options, plots
 from .allreduce import trials
 from .data import values
@@ -39,21 +41,21 @@ COLUMNS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_collective(parser)
     parser.set_defaults(minbytes=64 << 10, maxbytes=16 << 20)
-    parser.add_argument("-t", "--tests", type=int, default=0, help="calls of Test while computing (0)")
+    parser.add_argument("-t", "--tests", type=numbers.not_negative, default=0, help="calls of Test while computing (0)")
 
 
 def run(arguments: argparse.Namespace) -> None:
     from mpi4py import MPI
 
-    plots.check(arguments)
     plain, sizes = MPI.COMM_WORLD, options.sizes(arguments)
+    plots.check(arguments, plain)
     known = [Trial("MPI alone", "-", plain), *trials(arguments, plain, ALLREDUCE)]
     report = Report(COLUMNS, facts(arguments, plain), arguments, plain.rank)
     report.note("overall: with computing between Iallreduce and Wait; speed-up: of overall, against MPI alone")
     bar, unit = Bar(len(sizes) * len(known), plain.rank, arguments.progress), _Unit()
     for nbytes in sizes:
         n = max(nbytes // np.dtype(arguments.datatype).itemsize, 1)
-        x = values(arguments.data, n, plain.rank, arguments.datatype, arguments.seed)
+        x = together(plain, values, arguments.data, n, plain.rank, arguments.datatype, arguments.seed)
         alone = 0.0
         for trial in known:
             bar.step(f"{trial.codec} {nbytes:,} bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from importlib.util import find_spec
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from ...codecs import codec
 from ...errors import Error
 from ..timing import seconds
+from ..together import on_first
 from .data import values
 from .report import Report
 
@@ -18,10 +20,29 @@ BLOCK = 65536
 MARKS = "os^vD*PX<>ph"
 
 
-def check(arguments: argparse.Namespace) -> None:
-    """Before anything is measured."""
-    if arguments.plot and find_spec("matplotlib") is None:
-        raise Error("--plot needs matplotlib: pip install 'mpicomp[plot]'")
+def check(arguments: argparse.Namespace, comm: Any = None) -> None:
+    """Whether -J and --plot can be written, before anything is measured. With `comm` by rank 0, for all."""
+    if comm is not None:
+        return on_first(comm, check, arguments)
+    if arguments.output_file:
+        _writable("-J", arguments.output_file)
+    if arguments.plot:
+        if find_spec("matplotlib") is None:
+            raise Error("--plot needs matplotlib: pip install 'mpicomp[plot]'")
+        _writable("--plot", arguments.plot)
+        from matplotlib.backend_bases import FigureCanvasBase
+
+        known, suffix = FigureCanvasBase.get_supported_filetypes(), os.path.splitext(arguments.plot)[1]
+        if suffix and suffix[1:].lower() not in known:
+            raise Error(f"--plot {arguments.plot}: no picture is called {suffix} (known: {', '.join(sorted(known))})")
+
+
+def _writable(option: str, path: str) -> None:
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise Error(f"{option} {path}: there is no folder {folder}")
+    if os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise Error(f"{option} {path} cannot be written")
 
 
 def figure(*args: Any, **kwargs: Any) -> Any:

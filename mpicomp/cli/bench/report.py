@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from typing import Any, Callable, Mapping, NamedTuple, Optional
 
@@ -46,6 +47,11 @@ def digits(n: int, factor: float = 1.0) -> Callable[[Any], str]:
     return show
 
 
+def _finite(value: Any) -> Any:
+    """JSON has no other numbers."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 class Report:
     """Rows as they come, on rank 0 alone; `close` writes what can be written only at the end."""
 
@@ -76,16 +82,17 @@ class Report:
             self.notes.append(text)
 
     def close(self) -> None:
-        content = {**self.facts, "rows": self.rows, "notes": self.notes}
+        rows = [{key: _finite(value) for key, value in row.items()} for row in self.rows]
+        content = {**self.facts, "rows": rows, "notes": self.notes}
         if self._speaks("osu"):
             self._osu()
         if self._speaks("json"):
-            self._print(json.dumps(content, indent=1))
+            self._print(json.dumps(content, indent=1, allow_nan=False))
         if self._speaks("table", "osu") and self.notes:
             self._print("", *(f"# {note}" for note in self.notes))
         if self.rank == 0 and self.file:
             with open(self.file, "w") as file:
-                json.dump(content, file, indent=1)
+                json.dump(content, file, indent=1, allow_nan=False)
 
     def _speaks(self, *formats: str) -> bool:
         return self.rank == 0 and self.format in formats

@@ -12,6 +12,7 @@ import numpy as np
 
 from ... import __version__, launch
 from ...errors import Error
+from ..together import together
 from . import options, plots
 from .data import describe, square, values
 from .report import Bar, Column, Report, digits
@@ -49,6 +50,7 @@ class Collective:
     sent: float  # bytes that a rank must send without compression, in arrays of the size
     shapes: Callable[[int], tuple[Any, Any]]  # of x and out, for a size of n values
     result: str = "same"  # on every rank; "own": another on each; "root": on rank 0 alone
+    rows: Any = ...  # where in out other ranks' values are
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def sweep(
     notes: Iterable[str] = (),
 ) -> None:
     """Measure and report. Exits with 1 if ranks that should have the same bits do not."""
-    plots.check(arguments)
+    plots.check(arguments, plain)
     sizes, trials = options.sizes(arguments), list(trials)
     columns = {key: each for key, each in COLUMNS.items() if len(collectives) > 1 or key != "collective"}
     report = Report(columns, facts(arguments, plain), arguments, plain.rank)
@@ -118,7 +120,8 @@ def _measure(
     """The rows of one size, and whether all ranks had the same bits."""
     dtype = np.dtype(arguments.datatype)
     given, wanted = what.shapes(max(nbytes // dtype.itemsize, 1))
-    x = values(arguments.data, int(np.prod(given)), plain.rank, dtype, arguments.seed).reshape(given)
+    n = int(np.prod(given))
+    x = together(plain, values, arguments.data, n, plain.rank, dtype, arguments.seed).reshape(given)
     out = np.empty(wanted, dtype)
     exact = _exact(what, plain, x, out) if arguments.check else None
     done, jobs, same = [], [partial(what.call, plain, x, out)], True
@@ -211,9 +214,11 @@ def _exact(what: Collective, plain: Any, x: np.ndarray, out: np.ndarray) -> np.n
 
 def _error(what: Collective, plain: Any, out: np.ndarray, exact: np.ndarray) -> float:
     """|out - exact| / |exact| over all ranks that have a result."""
-    parts = plain.allgather((float(np.sum((out - exact) ** 2)), float(np.sum(exact**2))))
-    off, norm = np.sum(parts[:1] if what.result == "root" else parts, 0)
-    return float(np.sqrt(off / norm)) if norm else 0.0
+    out, exact = out[what.rows], exact[what.rows]
+    with np.errstate(all="ignore"):  # infinite values have no error that could be told
+        parts = plain.allgather((float(np.sum((out - exact) ** 2)), float(np.sum(exact**2))))
+        off, norm = np.sum(parts[:1] if what.result == "root" else parts, 0)
+        return float(np.sqrt(off / norm)) if norm else 0.0
 
 
 def _same_bits(plain: Any, out: np.ndarray) -> bool:
