@@ -12,7 +12,9 @@ from typing import Any, Callable, Optional, Sequence
 from mpi4py import MPI
 
 from . import engine, progress
+from .checks import whole
 from .engine import Run
+from .memory.state import as_state, check_names
 
 
 class Request:
@@ -83,12 +85,16 @@ class Prequest(Request):
         self._begin: Optional[Callable[..., Run]] = begin
 
     def Start(self) -> None:
+        self._run = self._ready()(*self._number)
+        progress.watch(self._run)
+
+    def _ready(self) -> Callable[..., Run]:
+        """What begins it, if it can be started now."""
         if self._begin is None:
             raise RuntimeError("this request was freed")
-        if self._run is not None:
+        if self.under_way:
             raise RuntimeError("this request is under way; Wait for it before it is started again")
-        self._run = self._begin(*self._number)
-        progress.watch(self._run)
+        return self._begin
 
     def Free(self) -> None:
         """Wait for what is under way, and let go of the buffers."""
@@ -107,32 +113,50 @@ class Together(Prequest):
     def __init__(self, requests: Sequence[Any]):
         super().__init__(lambda: None)  # type: ignore[arg-type, return-value]
         self._requests = list(requests)
+        # Persistent ones wait for their first start; MPI's own do not tell whether they were started.
+        self._once = any(_under_way(each) for each in requests if not isinstance(each, MPI.Prequest))
+        self._started = self._once
+
+    @property
+    def under_way(self) -> bool:
+        return self._started
 
     def Start(self) -> None:
+        if self._once:
+            raise RuntimeError("this request cannot be started again; Allreduce_init makes one that can")
+        self._ready()
+        self._started = True
         for request in self._requests:
             request.Start()
 
     def Wait(self, status: Any = None) -> bool:
+        self._started = False
         return self.Waitall(self._requests)
 
     def Test(self, status: Any = None) -> bool:
-        return self.Testall(self._requests)
+        through = self.Testall(self._requests)
+        if through:
+            self._started = False
+        return through
 
     def Free(self) -> None:
-        for request in self._requests:
-            request.Free()
+        self.Wait()
+        if self._begin is not None and not self._once:
+            for request in self._requests:
+                request.Free()
+        self._begin = None
 
     def state_dict(self) -> dict[str, Any]:
         return {name: request.state_dict() for name, request in self._memories().items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """What state_dict gave, on every rank. A state that does not fit is an error, and changes nothing."""
         memories = self._memories()
-        if set(state) != set(memories):
-            raise ValueError(
-                f"this state is of another collective: it has {sorted(state)}, expected {sorted(memories)}"
-            )
+        check_names(state, memories, "collective")
+        found = {name: request._checked(state[name]) for name, request in memories.items()}
+        self.Wait()
         for name, request in memories.items():
-            request.load_state_dict(state[name])
+            request._restore(found[name])
 
     def reset(self) -> None:
         for request in self._memories().values():
@@ -158,14 +182,20 @@ class MemoryPrequest(Prequest):
         return {"seed": seed, "number": number, **self._memory.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """What state_dict gave, on every rank. Where it has no seed and number, as it once had none, they stay."""
-        empty = [name for name, value in state.items() if value is None]
-        if empty:
-            raise ValueError(f"this state has None for {', '.join(map(repr, empty))}, where state_dict gave an array")
+        """What state_dict gave, on every rank. Where it has no seed and number, as it once had none, they stay.
+        A state that does not fit is an error, and changes nothing."""
+        found = self._checked(state)
         self.Wait()
-        seed, number = self._number
-        self._memory.load_state_dict({key: value for key, value in state.items() if key not in ("seed", "number")})
-        self._number = int(state.get("seed", seed)), int(state.get("number", number))
+        self._restore(found)
+
+    def _checked(self, state: Any) -> tuple[tuple[int, int], dict[str, Any]]:
+        given = {**dict(zip(("seed", "number"), self._number)), **as_state(state)}
+        numbers = whole("seed", given.pop("seed")), whole("number", given.pop("number"), least=0)
+        return numbers, self._memory.checked(given)
+
+    def _restore(self, found: tuple[tuple[int, int], dict[str, Any]]) -> None:
+        self._number, state = found
+        self._memory.restore(state)
 
     def reset(self) -> None:
         """Start anew, on every rank."""

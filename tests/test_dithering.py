@@ -220,6 +220,15 @@ def test_short_floats_keep_their_mean(spec, kind):
     assert (error**2).sum(axis=1).mean() <= codec.omega(512) * (x.astype(np.float64) ** 2).sum()
 
 
+@pytest.mark.parametrize("spec", ["qsgd:bits=8,block=65536", "dithering:bits=7,block=65536", "qsgd:block=65536"])
+@pytest.mark.parametrize("kind, more", [("f32", -30), ("f16", -11), ("bf16", -8)])
+def test_short_floats_have_larger_steps_where_blocks_are_large(spec, kind, more):
+    """65536 equal values, rounded 8 times: within 1 % of omega, with steps as much larger as the document says."""
+    codec, x = mpicomp.codec(spec), np.full(65536, 1.01, DTYPES[kind])
+    error = np.mean([relative_error(codec.decode(codec.encode(x, seed=k), like=x), x) ** 2 for k in range(8)])
+    assert error <= 1.01 * (1 + 2.0 ** (codec.bits + more)) * codec.omega(x.size)
+
+
 @pytest.mark.parametrize("spec", STATISTICS)
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 def test_the_mean_is_the_value_and_the_variance_what_the_levels_say(spec, kind):

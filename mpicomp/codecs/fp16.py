@@ -19,6 +19,7 @@ class FP16(Codec, name="fp16"):
     kinds = ("f32", "f64")
 
     def omega(self, n: int) -> float:
+        """For values of magnitude 2^-14 (6.1e-5) to 65504. The error of smaller ones is up to 2^-25, whatever they are."""
         return 2.0**-22
 
     def size(self, n: int, kind: str) -> int:

@@ -33,7 +33,7 @@ class Grid(Blocked, name="grid"):
 
     def check(self) -> None:
         if not 0 < self.step < float("inf"):
-            raise CodecError(f"grid: step={self.step!r} must be positive")
+            raise CodecError(f"grid: step={self.step!r} must be positive and finite")
         if self.bits not in (2, 4, 8, 16):
             raise CodecError(f"grid: bits={self.bits!r} must be 2, 4, 8 or 16")
 

@@ -49,6 +49,8 @@ class Natural(Blocked, name="natural"):
         return _WINDOW if self.bits == 8 else 64
 
     def omega(self, n: int) -> float:
+        """For values from the smallest normal number up: 2^-14 in float16, 2^-126 in float32 and bfloat16, 2^-1022 in
+        float64. Smaller ones become 0 or that number, which is as unbiased, but a larger error."""
         return 1 / 8 if self.unbiased else 1 / 9
 
     def size(self, n: int, kind: str) -> int:

@@ -22,7 +22,7 @@ class RandK(Sparse, name="randk"):
     """k values of each block at random, decoded times block/k (unbiased, omega block/k - 1).
 
     In a collective all ranks keep the same ones, so they are summed as they are: the sum is thinned once, not twice. A
-    block that holds NaN or Inf decodes to NaN.
+    block that holds NaN or Inf decodes to NaN; what block/k makes too large for its type, to Inf.
     """
 
     unbiased = True

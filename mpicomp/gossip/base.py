@@ -10,13 +10,14 @@ from typing import Any, Iterator, Optional
 import numpy as np
 
 from .. import engine
-from ..arrays import Flat, beside
+from ..arrays import Flat
 from ..codecs import Codec, Raw
 from ..codecs.base import Stream, add, difference, multiply
 from ..engine import Run
 from ..errors import CodecError
 from ..exchange import Exchange, Link
 from ..job import Randomness
+from ..memory.state import checked, write
 from ..ports.device import port_for
 from ..schedules.neighbor import neighbor
 from ..topology import Topology
@@ -112,12 +113,11 @@ class Gossip:
         return {"calls": self.calls, "seed": self._number[0], "number": self._number[1], **saved}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """What state_dict gave. A state that does not fit is an error, and changes nothing."""
         mine = self._arrays()
-        if set(state) != {"calls", "seed", "number", *mine}:
-            raise ValueError(f"this state is of another method: it has {sorted(state)}")
-        self.calls, self._number = int(state["calls"]), (int(state["seed"]), int(state["number"]))
-        for name, array in mine.items():
-            array[:] = beside(state[name], array)
+        found = checked(state, mine, ["calls", "seed", "number"], "method")
+        self.calls, self._number = found["calls"], (found["seed"], found["number"])
+        write(found, mine)
 
     def reset(self) -> None:
         """Forget everything, on every rank."""

@@ -1,16 +1,17 @@
 """EF21: every rank tells how its array differs from what the others know of it, and so does the owner of a sum.
 
 What is known only ever moves towards what is meant, so with a contracting codec and arrays that settle the result becomes
-exact. Costs: three arrays in the type of sums. A NaN or Inf that was sent stays until `reset`.
+exact. A difference that is too large for its type is sent in parts. Costs: three arrays in the type of sums. A NaN or Inf
+that was sent stays until `reset`.
 """
 
 from __future__ import annotations
 
 from typing import Any, Iterable, Optional, Sequence
 
-from ..codecs.base import accumulate, add, as_kind, multiply, subtract
+from ..codecs.base import accumulate, add, multiply, subtract
 from ..job import Reduction
-from .feedback import Remembering, zeros
+from .feedback import Remembering, storable, zeros
 from .state import State
 
 
@@ -38,7 +39,7 @@ class Differences(Remembering):
         change = known.copy()
         multiply(change, -1.0)
         accumulate(self.x[lo:hi], change, 1.0)
-        self.codec.encode_into(as_kind(change, self.kind), wire, self._at(self._up, lo))
+        self.codec.encode_into(storable(change, self.kind), wire, self._at(self._up, lo))
         self.codec.add_into(wire, known, self.kind, self.weight)
 
     def write_sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
@@ -49,7 +50,7 @@ class Differences(Remembering):
             accumulate(self.x[lo:hi], change, 1.0)
         multiply(change, self.scale)
         subtract(change, self.memory.result[lo:hi])
-        self.down.encode_into(as_kind(change, self.kind), wire, self._at(self._down, lo))
+        self.down.encode_into(storable(change, self.kind), wire, self._at(self._down, lo))
 
     def decode(self, wire: Any, lo: int, hi: int) -> None:
         result = self.memory.result[lo:hi]

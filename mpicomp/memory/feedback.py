@@ -2,7 +2,8 @@
 
 Every rank remembers what its own encodings lost: of its contribution, and of the sums that it encodes for others. So
 biased codecs (topk, sign) can be used both ways. Costs: two arrays in the type of sums, of which only the parts that a rank
-encodes are ever touched; encoding takes two more passes. What is not finite is not remembered.
+encodes are ever touched; encoding takes two more passes, of float16 and bfloat16 four. What is not finite is not
+remembered; what is, but is too large for its type, is sent in parts.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ..codecs.base import Codec, Stream, accumulate, add, as_kind, multiply
 from ..job import Reduction
 from .state import State
 
+MOST = {"f16": 65504.0, "bf16": 2.0**127 * (2 - 2.0**-7)}  # largest finite numbers, where sums have larger ones
 LARGE = 0.5  # omega of unbiased rounding from which decoded values are shrunk to contract
 
 
@@ -95,7 +97,7 @@ class Corrected(Remembering):
 
     def _send(self, codec: Codec, given: Any, wire: Any, stream: Stream, weight: float) -> None:
         """Encode what is given, and leave in its place what the wire does not say."""
-        codec.encode_into(as_kind(given, self.kind), wire, stream)
+        codec.encode_into(storable(given, self.kind), wire, stream)
         codec.add_into(wire, given, self.kind, -weight)
         forget_infinite(given)
 
@@ -104,6 +106,17 @@ def shrinkage(codec: Codec, n: int) -> float:
     """What decoded values are multiplied with. Errors that are bounded in absolute terms need no shrinking."""
     noise = codec.noise(n)
     return 1.0 / (1.0 + noise) if LARGE <= noise < math.inf else 1.0
+
+
+def storable(acc: Any, kind: str) -> Flat:
+    """An accumulator rounded to its kind. Finite numbers stay finite: what the kind cannot hold is left for later."""
+    most = MOST.get(kind, math.inf)
+    if most == math.inf or (not is_cupy(acc) and -most <= acc.min(initial=0) and acc.max(initial=0) <= most):
+        return as_kind(acc, kind)
+    fitting, finite = acc.copy(), np.isfinite(acc)
+    fitting[finite & (acc > most)] = most
+    fitting[finite & (acc < -most)] = -most
+    return as_kind(fitting, kind)
 
 
 def zeros(n: int, kind: str, like: Any = None) -> Any:

@@ -50,8 +50,9 @@ def test_a_request_can_be_saved_restored_and_reset(comm, feedback):
     first = results(request, 2)
     state = request.state_dict()
     later = results(request, 2)
-    with pytest.raises(ValueError, match="this state has None for 'up', where"):
-        request.load_state_dict({**state, "up": None})
+    last = list(state)[-1]
+    with pytest.raises(ValueError, match=f"this state has None for {last!r}, where"):
+        request.load_state_dict({**state, last: None})
     request.load_state_dict(state)
     assert results(request, 2) == later
     request.reset()
@@ -82,6 +83,32 @@ def test_a_restored_request_goes_on_with_the_same_bits_whatever_its_communicator
     with pytest.raises(ValueError, match="another collective"):
         again.load_state_dict({"seed": 3, "number": 4, "step": 0})
     assert again.state_dict()["seed"] == state["seed"]
+
+
+@pytest.mark.host
+def test_a_wrong_state_is_refused_and_changes_nothing(comm):
+    def request(*sizes):
+        xs = [np.full(n, comm.rank + 1.0, "f4") for n in sizes] + [np.ones(sizes[0], "f8")]
+        made = comm.Allreduce_init(MPI.IN_PLACE, xs, codec="sign", algorithm="direct", feedback=True)
+        made.Start()
+        made.Wait()
+        return made
+
+    lists, other = request(3000, 2000), request(4000, 1000)
+    before = lists.state_dict()
+    first, *_, last = before
+    changed = {**before, first: {name: value + 1 for name, value in before[first].items()}}
+    for wrong, error, words in [
+        (other.state_dict()[last], ValueError, "shape .*4000.*, expected .*3000"),
+        ({**before[last], "number": -1}, ValueError, "number=-1 must be at least 0"),
+        ({**before[last], "seed": "one"}, ValueError, "seed='one' must be a whole number"),
+        (None, TypeError, "not None"),
+    ]:
+        with pytest.raises(error, match=words):
+            lists.load_state_dict({**changed, last: wrong})
+        after = lists.state_dict()
+        assert all(np.array_equal(after[k][array], before[k][array]) for k in before for array in before[k])
+    lists.load_state_dict(before)
 
 
 def test_small_arrays_are_exact_and_have_a_state(comm):

@@ -87,6 +87,27 @@ def test_waiting_for_any_finds_each_once_and_then_none(comm, progress):
     assert mpicomp.Request.Waitany([*requests, persistent]) == 4
 
 
+def several(comm):
+    """Arrays that we sum, and one that MPI does."""
+    return [normal(2000, seed=comm.rank), normal(3000, seed=comm.rank), np.full(3, comm.rank)]
+
+
+def test_lists_are_waited_for_like_single_arrays(comm, progress):
+    later, again = several(comm), several(comm)
+    request = comm.Iallreduce(MPI.IN_PLACE, later)
+    assert request.under_way and mpicomp.Request.Waitany([request]) == 0
+    assert not request.under_way and mpicomp.Request.Waitany([request]) == MPI.UNDEFINED
+    assert (later[-1] == sum(range(comm.size))).all()
+    with pytest.raises(RuntimeError, match="Allreduce_init"):
+        request.Start()
+    persistent = comm.Allreduce_init(MPI.IN_PLACE, again)
+    for _ in range(2):
+        assert not persistent.under_way and mpicomp.Request.Waitany([persistent]) == MPI.UNDEFINED
+        persistent.Start()
+        assert persistent.under_way and mpicomp.Request.Waitany([request, persistent]) == 1
+    persistent.Free()
+
+
 def test_mpis_own_waitall_refuses_ours(comm):
     request = comm.Iallreduce(normal(100), np.empty(100, np.float32))
     with pytest.raises(TypeError):
@@ -176,6 +197,20 @@ def test_starting_twice_and_after_free_are_errors(comm):
         with pytest.raises(RuntimeError, match="under way"):
             request.Start()
     request.Wait()
+    request.Free()
+    with pytest.raises(RuntimeError, match="freed"):
+        request.Start()
+
+
+@pytest.mark.parametrize("codec", ["natural", "raw"])
+def test_starting_lists_twice_and_after_free_are_errors(comm, codec):
+    request = comm.Allreduce_init(MPI.IN_PLACE, several(comm), codec=codec)
+    assert request.Wait() and request.Test()
+    request.Start()
+    with pytest.raises(RuntimeError, match="under way"):
+        request.Start()
+    request.Wait()
+    request.Free()
     request.Free()
     with pytest.raises(RuntimeError, match="freed"):
         request.Start()

@@ -24,7 +24,7 @@ def check(arguments: argparse.Namespace, comm: Any = None) -> None:
     """Whether -J and --plot can be written, before anything is measured. With `comm` by rank 0, for all."""
     if comm is not None:
         return on_first(comm, check, arguments)
-    if arguments.output_file:
+    if getattr(arguments, "output_file", None):  # examples have no -J
         _writable("-J", arguments.output_file)
     if arguments.plot:
         if find_spec("matplotlib") is None:
