@@ -185,6 +185,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
             self._refuse(CodecError("feedback needs a sum of floating-point data"))
         if call is None or call.plan.algorithm == "raw":
             args = (*((sendbuf, recvbuf) if call is None else call.buffers()), op)
+            base.settle(self, call)
             return untouched.again(self, "Allreduce", args, info, call)
         return self._persistent(call, seed)
 

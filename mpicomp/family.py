@@ -12,7 +12,7 @@ from typing import Any, Optional, Sequence
 from mpi4py import MPI
 
 from . import arrays
-from .collectives import untouched
+from .collectives import base, untouched
 from .collectives.allgather import Allgather, Allgatherv
 from .collectives.bcast import Bcast
 from .collectives.family import Family
@@ -150,6 +150,7 @@ class FamilyMixin:
         call = kind.prepare(self, args, settings)
         if call is not None and call.plan.algorithm != "raw":
             return Prequest(self._starter(call, settings.get("seed")))
+        base.settle(self, call)
         return untouched.again(self, kind.name, _plain(args), info, call)
 
 

@@ -55,6 +55,12 @@ def meet(port: Any, signature: str, digest: int, share: bool, label: str) -> Non
         port.share_memory()
 
 
+def settle(comm: Any, call: Optional[Call]) -> None:
+    """What was planned to be MPI's again and again is agreed upon before: afterwards MPI alone is asked."""
+    if call is not None and not comm._watched and not agreement.known(call.port, call.digest):
+        meet(call.port, call.signature, call.digest, False, call.name)
+
+
 @contextmanager
 def telling(port: Any) -> Iterator[None]:
     """A rank that finds its arguments wrong tells the others before it raises."""

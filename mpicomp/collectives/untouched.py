@@ -18,7 +18,6 @@ from .. import agreement, buffers, engine
 from ..ports.alarm import timeout
 from ..ports.mpi import port_of
 from ..request import Prequest, Request
-from . import base
 from .staged import Staged, StagedRequest, on_gpu
 
 _NONE: Mapping[str, Any] = {}
@@ -69,11 +68,9 @@ def later(comm: Any, name: str, args: Sequence[Any], call: Any = None) -> Any:
 
 
 def again(comm: Any, name: str, args: Sequence[Any], info: MPI.Info, call: Any = None) -> Any:
-    """The same, as a persistent request. The first time all ranks meet."""
+    """The same, as a persistent request."""
     if comm._watched:
         return Prequest(lambda: _start(comm, name, args, call))
-    if call is not None and not agreement.known(call.port, call.digest):
-        base.meet(call.port, call.signature, call.digest, False, name)
     make = getattr(comm._handle, name + "_init")
     if on_gpu(args):
         staged = Staged(name, args)
