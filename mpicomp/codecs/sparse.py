@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional
 import numpy as np
 
 from .. import launch
-from ..arrays import KINDS, Flat, empty
+from ..arrays import KINDS, Flat, empty, is_cupy
 from ..errors import CodecError, WireError
 from .base import Codec, Stream
 from .raw import Raw
@@ -117,7 +117,8 @@ class Sparse(Codec):
 
     def select(self, part: Blocks, x: Flat, room: Any, stream: Stream, apart: bool) -> Any:
         """Choose, and write where the chosen values belong. They are returned or, unless `apart`, go to the wire."""
-        room.reshape(part.number, part.stride)[:, part.inner + self.tail(part.m, part.k) :] = 0
+        written = 0 if is_cupy(room) else self.tail(part.m, part.k)  # threads of a GPU put bits into what must be 0
+        room.reshape(part.number, part.stride)[:, part.inner + written :] = 0
         item = x.data.itemsize
         kept = empty(part.number * part.k * item, "u1", like=room) if apart else room
         pace = part.k * item if apart else part.stride

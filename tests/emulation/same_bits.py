@@ -61,7 +61,7 @@ class Both:
         wires = []
         for seed in (0, 1):
             x = self.arrays(values(self.n, self.kind, seed, self.plain))
-            pair = self.arrays(np.zeros(self.size, np.uint8))
+            pair = self.arrays(np.full(self.size, 0xA5, np.uint8))  # memory may have held anything
             for data, wire in zip(x, pair):
                 self.codec.encode_into(Flat(data, self.kind), wire, stream)
             self.check(f"encode {seed}", *pair)
@@ -81,7 +81,7 @@ class Both:
 
     def reduce(self, x, wires, stream):
         for position, own in ((1, x), (0, (None, None))):
-            outs = self.arrays(np.zeros(self.size, np.uint8))
+            outs = self.arrays(np.full(self.size, 0xA5, np.uint8))
             for side in (0, 1):
                 flat = None if own[side] is None else Flat(own[side], self.kind)
                 terms = Terms([pair[side] for pair in wires], position, flat, self.n, self.kind)
