@@ -152,13 +152,28 @@ def test_any_bytes_stay_in_bounds(compiled, codec, kind):
                 assert np.array_equal(got, same, equal_nan=kind in ("f32", "f64"))
 
 
-def test_randk_draws_every_set_equally_often():
-    """All 20 ways to draw 3 of 6, in 20,000 draws: chi-square with 19 degrees of freedom."""
+@pytest.mark.parametrize("m, k", [(6, 3), (7, 3), (11, 8), (64, 63), (100, 1), (130, 65)])
+def test_randk_draws_every_value_equally_often(m, k):
+    """Also where k does not divide m. 20,000 draws: no value's number is 4.5 standard deviations off."""
     from mpicomp.reference.sparse import drawn
 
-    counts: dict[tuple[int, ...], int] = {}
-    for key in range(20_000):
-        found = tuple(drawn(key * 0x9E3779B97F4A7C15 & (1 << 63) - 1, 6, 3).tolist())
-        counts[found] = counts.get(found, 0) + 1
-    assert len(counts) == 20
-    assert sum((count - 1000) ** 2 / 1000 for count in counts.values()) < 43.8  # p = 0.001
+    draws, counts = 20_000, np.zeros(m)
+    for key in range(draws):
+        found = drawn(key * 0x9E3779B97F4A7C15 & (1 << 63) - 1, m, k)
+        assert np.all(np.diff(found) > 0) and found.size == k
+        counts[found] += 1
+    share = k / m
+    assert np.all(np.abs(counts - draws * share) < 4.5 * np.sqrt(draws * share * (1 - share)))
+
+
+def test_randk_draws_one_value_of_each_cell_whatever_the_others_are():
+    """Two cells of four values at a fixed turn: all 16 pairs alike, chi-square with 15 degrees of freedom."""
+    from mpicomp.reference.sparse import drawn, words
+
+    counts = np.zeros((4, 4))
+    for key in range(40_000):
+        own = key * 0x9E3779B97F4A7C15 & (1 << 63) - 1
+        turn = (int(words(own, 1024, 1)[0]) >> 16) * 8 >> 48
+        low, high = np.sort((drawn(own, 8, 2) - turn) % 8)
+        counts[low, high - 4] += 1
+    assert np.sum((counts - 2500) ** 2 / 2500) < 37.7  # p = 0.001

@@ -104,32 +104,25 @@ MC_FN void LOCAL(gather)(const STORED *x, const mc_u16 *index, mc_i64 k, mc_u8 *
     EACH(i, k) memcpy(values + i * (mc_i64)sizeof *x, x + index[i], sizeof *x);
 }
 
-/* The values that were drawn, in order; returns whether all are finite, drawn or not. While memory is waited for, what was
- * drawn becomes indices, these gather values, and those of the next block are drawn. */
-static int LOCAL(gather_drawn)(const STORED *x, const drawing *drawn, mc_u8 *values, drawing *next)
+/* The values that were drawn, in order; returns whether all are finite, drawn or not. */
+static int LOCAL(gather_drawn)(const STORED *x, mc_i64 m, const mc_u16 *index, mc_i64 k, mc_u8 *values)
 {
     const UINT *u = (const UINT *)x;
     UINT most[64] = {0}, top = 0;
-    mc_i64 m = drawn->m, pace = drawn->k * 64 / m + 1;
-    mc_u16 index[GROUP + 2];
-    for (mc_i64 at = 0; at < m; at += GROUP) {
-        mc_u64 words = nonzero(drawn->taken + at / 64);
-        mc_i64 end = at + GROUP < m ? at + GROUP : m, found = 0, part = (end - at) / 256 * 64, j = at;
+    for (mc_i64 at = 0, done = 0; at < m; at += GROUP) {
+        mc_i64 end = at + GROUP < m ? at + GROUP : m, part = (end - at) / 256 * 64, j = at, found = done;
         for (; j < at + part; j += 64)
-            for (mc_i64 k = j; k <= j + 3 * part; k += part) { /* in four places at a time memory is a little faster */
-                far_ahead(u + k, 64 * sizeof *u);
-                EACH(i, 64) most[i] = MAGNITUDE(u[k + i]) > most[i] ? MAGNITUDE(u[k + i]) : most[i];
-                found = append_first(&words, drawn->taken, at, index, found);
-                draw_some(next, pace);
+            for (mc_i64 i = j; i <= j + 3 * part; i += part) { /* in four places at a time memory is a little faster */
+                far_ahead(u + i, 64 * sizeof *u);
+                EACH(l, 64) most[l] = MAGNITUDE(u[i + l]) > most[l] ? MAGNITUDE(u[i + l]) : most[l];
             }
         for (j += 3 * part; j < end; j++)
             top = MAGNITUDE(u[j]) > top ? MAGNITUDE(u[j]) : top;
-        while (words)
-            found = append_first(&words, drawn->taken, at, index, found);
-        LOCAL(gather)(x, index, found, values);
-        values += found * (mc_i64)sizeof *x;
+        while (found < k && index[found] < end)
+            found++;
+        LOCAL(gather)(x, index + done, found - done, values + done * (mc_i64)sizeof *x);
+        done = found;
     }
-    draw_some(next, next->k);
     EACH(i, 64) top = most[i] > top ? most[i] : top;
     return top < INFINITE;
 }
@@ -152,16 +145,12 @@ MC_KERNEL(NAME(topk, select))(const STORED *x, mc_i64 n, mc_i64 block, mc_i64 k,
 MC_KERNEL(NAME(randk, select))(const STORED *x, mc_i64 n, mc_i64 block, mc_i64 k, mc_u8 *values, mc_i64 pace,
                                mc_u8 *tail, mc_i64 stride, mc_u64 key, mc_u64 first)
 {
-    drawing draws[2], *drawn = draws, *next = draws + 1;
-    draw_begin(drawn, mc_randk_key(key, first), block, k);
-    draw_some(drawn, k);
     for (; n > 0; n -= block, x += block, values += pace, tail += stride) {
-        drawing *last = drawn;
-        mc_u64 word = drawn->key;
-        draw_begin(next, mc_randk_key(key, ++first), block, n > block ? k : 0);
-        word |= LOCAL(gather_drawn)(x, drawn, values, next) ? 0 : MC_RANDK_MARK;
+        mc_u64 word = mc_randk_key(key, first++);
+        mc_u16 index[ROOM];
+        draw(word, block, k, index);
+        word |= LOCAL(gather_drawn)(x, block, index, k, values) ? 0 : MC_RANDK_MARK;
         memcpy(tail, &word, 8);
-        drawn = next, next = last;
     }
 }
 
@@ -181,9 +170,9 @@ MC_FN mc_i64 LOCAL(place)(const mc_u8 *values, const mc_u16 *index, mc_i64 k, mc
 }
 
 /* The block past the caches, piece by piece. All but the first and the last are whole lines of the cache, of which zeros
- * cost a fraction of what other bytes do. While they are on their way the next block is drawn. */
+ * cost a fraction of what other bytes do. */
 MC_FN void LOCAL(stream_block)(const mc_u8 *values, const mc_u16 *index, mc_i64 k, mc_i64 block, SUM scale, STORED *out,
-                               int random, drawing *next)
+                               int random)
 {
     STORED piece[PIECE] = {0};
     mc_i64 head = (mc_i64)(-(uintptr_t)out % 64 / sizeof *out);
@@ -194,8 +183,6 @@ MC_FN void LOCAL(stream_block)(const mc_u8 *values, const mc_u16 *index, mc_i64 
         stream(out + from, piece, (int)((end - from) * (mc_i64)sizeof *out));
         LOCAL(place)(NULL, index + i, done, from, end, scale, piece, 0);
         i += done;
-        if (random)
-            draw_some(next, k * PIECE / block + 1);
     }
 }
 
@@ -206,33 +193,19 @@ MC_FN mc_i32 LOCAL(scatter)(const mc_u8 *values, mc_i64 pace, const mc_u8 *tail,
     SUM scale = (SUM)block / (SUM)k;
     UINT nan = NOT_A_NUMBER;
     int large = MC_STREAMS && n * (mc_i64)sizeof *out >= STREAM_FROM && (uintptr_t)out % 16 == 0 && block % PIECE == 0;
-    drawing draws[2], *drawn = draws, *next = draws + 1;
-    if (random && n > 0) {
-        draw_begin(drawn, randk_word(tail) & ~MC_RANDK_MARK, block, k);
-        draw_some(drawn, k);
-    }
     for (; n > 0; n -= block, out += block, values += pace, tail += stride) {
         mc_u16 index[ROOM];
         int mark;
-        if (random) {
-            drawing *last = drawn;
-            mark = (int)(randk_word(tail) >> 63);
-            order(drawn, index);
-            draw_begin(next, n > block ? randk_word(tail + stride) & ~MC_RANDK_MARK : 0, block, n > block ? k : 0);
-            drawn = next, next = last;
-        } else if (!read_topk(tail, block, k, index, &mark)) {
+        if (!(random ? read_randk : read_topk)(tail, block, k, index, &mark))
             return BAD_WIRE;
-        }
         if (mark) {
             EACH(j, block) memcpy(out + j, &nan, sizeof nan);
         } else if (large) {
-            LOCAL(stream_block)(values, index, k, block, scale, out, random, drawn);
+            LOCAL(stream_block)(values, index, k, block, scale, out, random);
         } else {
             memset(out, 0, (size_t)block * sizeof *out);
             LOCAL(place)(values, index, k, 0, block, scale, out, random);
         }
-        if (random)
-            draw_some(drawn, k);
     }
     stream_end();
     return 0;

@@ -9,7 +9,7 @@
 #define CANDIDATES 4096
 #define BAD_WIRE 1
 #define ROOM (MC_SPARSE_MOST + 2)           /* for indices: append() writes up to two more than it counts */
-#define GROUP 4096                          /* values with 64 words of a bit for each */
+#define GROUP 4096                          /* values that are read before those drawn of them are gathered */
 #define PIECE 1024                          /* values that are put together before they are written past the caches */
 
 /* Asks for memory to be in the second cache when a loop comes to it, which can wait for more at a time than the first. */
@@ -81,57 +81,20 @@ MC_FN mc_i64 append(mc_u64 bits, mc_i64 at, mc_u16 *index, mc_i64 found)
     return found;
 }
 
-/* Bit j: whether word j of a group has bits. */
-MC_FN mc_u64 nonzero(const mc_u64 *word)
+/* randk: the indices that a block's key draws, in order. Those that are turned past the end come first. */
+static void draw(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index)
 {
-    mc_u8 flag[64];
-    EACH(j, 64) flag[j] = word[j] != 0;
-    return bytes_equal(flag, 1);
-}
-
-/* Appends the places of the first of the words that have bits, of the group that begins at `at`. */
-MC_FN mc_i64 append_first(mc_u64 *words, const mc_u64 *taken, mc_i64 at, mc_u16 *index, mc_i64 found)
-{
-    if (*words) {
-        mc_i64 word = at / 64 + __builtin_ctzll(*words);
-        *words &= *words - 1;
-        found = append(taken[word], 64 * word, index, found);
+    mc_cells_t c = mc_randk_cells(key, m, k);
+    mc_u32 room = (mc_u32)m - c.turn;
+    mc_u16 place[MC_SPARSE_MOST];
+    mc_i64 before = 0;
+    for (mc_i64 at = 0; at < k; at += MC_GROUP) {
+        mc_group_t g = mc_group(key, (mc_u64)at / MC_GROUP);
+        EACH(j, MC_GROUP) place[at + j] = (mc_u16)mc_randk_place(c, g, (mc_u32)(at + j));
     }
-    return found;
-}
-
-/* randk: which values of a block are drawn, a bit each. */
-typedef struct {
-    mc_u64 key;
-    mc_i64 m, k, done;
-    mc_u64 taken[MC_SPARSE_MOST / 64];
-} drawing;
-
-static void draw_begin(drawing *d, mc_u64 key, mc_i64 m, mc_i64 k)
-{
-    d->key = key, d->m = m, d->k = k, d->done = 0;
-    memset(d->taken, 0, (size_t)((m + GROUP - 1) / GROUP) * 64 * 8);
-}
-
-/* Some more of them, up to all. */
-MC_FN void draw_some(drawing *d, mc_i64 some)
-{
-    mc_i64 left = d->k - d->done, s = d->done;
-    some = some < left ? some : left;
-    for (d->done += some; s < d->done; s++) {
-        mc_u32 j = (mc_u32)(d->m - d->k + s), t = mc_randk_draw(d->key, (mc_u32)s, j);
-        t = d->taken[t / 64] >> (t % 64) & 1 ? j : t;
-        d->taken[t / 64] |= (mc_u64)1 << (t % 64);
-    }
-}
-
-/* Their indices, in order, when all are drawn. */
-static void order(const drawing *d, mc_u16 *index)
-{
-    mc_i64 found = 0;
-    for (mc_i64 at = 0; at < d->m; at += GROUP)
-        for (mc_u64 words = nonzero(d->taken + at / 64); words;)
-            found = append_first(&words, d->taken, at, index, found);
+    EACH(j, k) before += place[j] < room;
+    EACH(j, k - before) index[j] = (mc_u16)(place[before + j] - room);
+    EACH(j, before) index[k - before + j] = (mc_u16)(place[j] + c.turn);
 }
 
 static mc_u64 randk_word(const mc_u8 *tail)
@@ -143,11 +106,8 @@ static mc_u64 randk_word(const mc_u8 *tail)
 
 static int read_randk(const mc_u8 *tail, mc_i64 m, mc_i64 k, mc_u16 *index, int *mark)
 {
-    drawing d;
     *mark = (int)(randk_word(tail) >> 63);
-    draw_begin(&d, randk_word(tail) & ~MC_RANDK_MARK, m, k);
-    draw_some(&d, k);
-    order(&d, index);
+    draw(randk_word(tail) & ~MC_RANDK_MARK, m, k, index);
     return 1;
 }
 

@@ -7,7 +7,6 @@
 
 #define THREADS 256
 #define WORDS (MC_SPARSE_MOST / 32)
-#define DRAWS 1024
 #define BAD_WIRE 1
 
 /* Of the stored values' bits: see cpu/sparse.c. */
@@ -28,7 +27,7 @@ struct room_t {
     mc_u32 kept[WORDS];     /* a bit for each value of a block */
     mc_u32 before[WORDS];   /* how many are kept in front of a word */
     mc_u32 equal[WORDS];    /* topk: values as large as the kth */
-    mc_u32 number[DRAWS];   /* a histogram, sums, or random numbers */
+    mc_u32 number[THREADS]; /* a histogram, or sums */
     mc_u32 infinite, bad, digit, remaining;
 };
 
@@ -135,23 +134,19 @@ template <class K> MC_FN void mark_largest(const typename K::STORED *x, int m, i
     count_before(r->kept, m);
 }
 
-/* Marks what a block's key draws. Drawn in parallel, taken one after the other: whether a number is taken already depends
- * on all before it. */
+/* Marks what a block's key draws. */
 MC_FN void mark_drawn(mc_u64 key, int m, int k)
 {
     room_t *r = room();
+    mc_cells_t c = mc_randk_cells(key, m, k);
     __syncthreads();
     EACH_SHARED(w, (m + 31) / 32) r->kept[w] = 0;
-    for (int from = 0; from < k; from += DRAWS) {
-        int count = k - from < DRAWS ? k - from : DRAWS;
-        __syncthreads();
-        EACH_SHARED(s, count) r->number[s] = mc_randk_draw(key, from + s, m - k + from + s);
-        __syncthreads();
-        for (int s = 0; threadIdx.x == 0 && s < count; s++) {
-            mc_u32 t = r->number[s];
-            t = is_kept(t) ? m - k + from + s : t;
-            r->kept[t / 32] |= 1u << (t % 32);
-        }
+    __syncthreads();
+    EACH_SHARED(j, k)
+    {
+        mc_u32 i = mc_randk_place(c, mc_group(key, j / MC_GROUP), j) + c.turn;
+        i -= i < (mc_u32)m ? 0 : (mc_u32)m;
+        atomicOr(&r->kept[i / 32], 1u << (i % 32));
     }
     count_before(r->kept, m);
 }

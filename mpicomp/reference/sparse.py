@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from .basic import round_bf16, round_f16, widen_bf16, widen_f16
-from .rng import groups
+from .rng import draws, groups
 
 MARK = 1 << 63
 INFINITE = {"f32": 0x7F800000, "f64": 0x7FF0 << 48, "f16": 0x7C00, "bf16": 0x7F80}
@@ -57,13 +57,12 @@ def words(key: int, first: int, count: int) -> np.ndarray:
 
 
 def drawn(key: int, m: int, k: int) -> np.ndarray:
-    """The indices that a block's key draws, in order."""
-    ends = np.arange(m - k, m, dtype=np.uint64)
-    draws = (words(key, 0, k) >> np.uint64(16)) * (ends + np.uint64(1)) >> np.uint64(48)
-    taken: set[int] = set()
-    for t, j in zip(draws.tolist(), ends.tolist()):
-        taken.add(j if t in taken else t)
-    return np.sort(np.fromiter(taken, np.int64, k))
+    """The indices that a block's key draws, in order: one of each of k cells, which are turned around the block."""
+    cells = np.arange(k + 1)
+    begin = cells * (m // k) + (cells * -(-(m % k << 32) // k) >> 32)
+    offset = draws(k, key).astype(np.uint64) * np.diff(begin).astype(np.uint64) >> np.uint64(32)
+    turn = (int(words(key, 1024, 1)[0]) >> 16) * m >> 48
+    return np.sort((begin[:-1] + offset.astype(np.int64) + turn) % m)
 
 
 def width(m: int) -> int:
