@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Mapping, NamedTuple, Optional
 
 import numpy as np
 
@@ -251,6 +251,16 @@ def overlap(x: Flat, y: Flat) -> bool:
         return False
     a, b = address(x.data), address(y.data)
     return a < b + y.nbytes and b < a + x.nbytes
+
+
+def check_apart(flats: Mapping[str, Flat], verb: str) -> None:
+    """Raise if two of the arrays share memory."""
+    places = sorted((address(flat.data), flat.nbytes, name) for name, flat in flats.items())
+    for (begin, nbytes, name), (next_begin, _, other) in zip(places, places[1:]):
+        if next_begin < begin + nbytes:
+            raise BufferError(
+                f"arrays {name!r} and {other!r} share memory, which would be {verb} twice: pass one of them"
+            )
 
 
 def as_wire(wire: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from typing import Any, Optional, Sequence
@@ -17,6 +18,17 @@ def whole(name: str, value: Any, least: Optional[int] = None) -> int:
         raise SettingError(f"{name}={value!r} must be a whole number") from None
     if least is not None and number < least:
         raise SettingError(f"{name}={value!r} must be at least {least}")
+    return number
+
+
+def finite(name: str, value: Any) -> float:
+    """A number that is neither infinite nor NaN."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise SettingError(f"{name}={value!r} must be a finite number")
     return number
 
 

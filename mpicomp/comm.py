@@ -260,22 +260,24 @@ class Comm(FamilyMixin, MPI.Intracomm):
             return kept
         return comm
 
+    _copied = _keep  # duplicates keep all that there is
+
     def Dup(self, info: Optional[MPI.Info] = None) -> Any:
-        return self._keep(super().Dup(info))
+        return self._copied(super().Dup(info))
 
     def Clone(self) -> Any:
-        return self._keep(super().Clone())
+        return self._copied(super().Clone())
 
     def Dup_with_info(self, info: MPI.Info) -> Any:
-        return self._keep(super().Dup_with_info(info))
+        return self._copied(super().Dup_with_info(info))
 
     def Idup(self, info: Optional[MPI.Info] = None) -> tuple[Any, MPI.Request]:
         comm, request = super().Idup(info)
-        return self._keep(comm), request
+        return self._copied(comm), request
 
     def Idup_with_info(self, info: MPI.Info) -> tuple[Any, MPI.Request]:
         comm, request = super().Idup_with_info(info)
-        return self._keep(comm), request
+        return self._copied(comm), request
 
     def __reduce__(self) -> Any:
         """What mpi4py pickles, COMM_WORLD and COMM_SELF, and the settings with it."""

@@ -13,6 +13,7 @@ from mpi4py import MPI
 
 from . import agreement, arrays, topology
 from .collectives import neighbor
+from .collectives.base import meet, telling
 from .comm import Comm
 from .engine import wait
 from .functional import compressed
@@ -63,6 +64,14 @@ class Neighborhood:
 
     def _topology(self) -> Topology:
         raise NotImplementedError
+
+    def _graph(self) -> Any:
+        """What `mixing` needs to know of the other ranks. Collective where it is not known yet."""
+
+    def _copied(self: Any, comm: Any) -> Any:
+        kept = self._keep(comm)
+        kept._weights, kept._mixing = self._weights, self._mixing
+        return kept
 
     def _sources(self) -> list[Optional[int]]:
         """Whose arrays come, in MPI's order; None for PROC_NULL."""
@@ -170,18 +179,26 @@ class Cartcomm(Neighborhood, MPI.Cartcomm, Comm):  # type: ignore[misc]
     _destinations = _sources
 
     def Sub(self, remain_dims: Sequence[bool]) -> Any:
-        return self._keep(super().Sub(remain_dims))
+        kept = self._keep(super().Sub(remain_dims))
+        if isinstance(self._weights, str):  # a matrix is of this grid alone
+            kept._weights = self._weights
+        return kept
 
 
 class Distgraphcomm(Neighborhood, MPI.Distgraphcomm, Comm):  # type: ignore[misc]
     """An MPI.Distgraphcomm on the same handle as `comm`, which compresses."""
 
     _handle = MPI.Distgraphcomm
+    _rows: Optional[list[list[Optional[int]]]] = None
 
     def _topology(self) -> Topology:
-        port = self._port()
-        rows = _everybodys(port, [-1 if r is None else r for r in self._sources()])
-        return Topology([[None if r < 0 else r for r in row] for row in rows], self._weights)
+        return Topology(self._graph(), self._weights)
+
+    def _graph(self) -> Any:
+        if self._rows is None and self._mixing is None:
+            rows = _everybodys(self._port(), [-1 if r is None else r for r in self._sources()])
+            self._rows = [[None if r < 0 else r for r in row] for row in rows]
+        return self._rows
 
     def _sources(self) -> list[Optional[int]]:
         return [None if r == MPI.PROC_NULL else r for r in self.Get_dist_neighbors()[0]]
@@ -258,22 +275,35 @@ def graph(comm: Optional[MPI.Comm], g: Any, codec: Any = None, **settings: Any) 
 
 
 def _cart(base: Comm, dims: Optional[Sequence[int]], periodic: bool, codec: Any, settings: Any) -> Cartcomm:
+    def make(p: int, weights: Any) -> Topology:
+        if not shape or int(np.prod(shape)) != p:
+            raise TopologyError(f"dims={dims} does not fit {p} ranks")
+        return topology.cart(shape, [periodic] * len(shape), weights)
+
     try:
         shape = MPI.Compute_dims(base.size, [0, 0] if dims is None else list(dims))
     except MPI.Exception:
         shape = []
-    if not shape or int(np.prod(shape)) != base.size:
-        raise TopologyError(f"dims={dims} does not fit {base.size} ranks")
-    topology.cart(shape, [periodic] * len(shape), settings.get("weights", "metropolis"))  # refuse before MPI is asked
+    _agreed(base, make, settings.get("weights"))
     return Cartcomm(base.Create_cart(shape, [periodic] * len(shape)), codec, **settings)
 
 
 def _dist(base: Comm, make: Any, codec: Any, settings: Any) -> Distgraphcomm:
-    mixing = make(base.size, settings.pop("weights", "metropolis"))
+    mixing = _agreed(base, make, settings.pop("weights", None))
     others = list(mixing.neighbors[base.rank])
     comm = Distgraphcomm(base.Create_dist_graph_adjacent(others, others), codec, **settings)
     comm._mixing = mixing
     return comm
+
+
+def _agreed(base: Comm, make: Any, weights: Any) -> Topology:
+    """The graph, if it is the same on all ranks; refused before MPI is asked."""
+    port = port_of(base)
+    with telling(port):
+        made = make(base.size, weights)
+    signature = f"{made}, neighbours {str(made.rows)[:200]}, fingerprint {made.fingerprint}"
+    meet(port, signature, agreement.digest(signature), False, "a communicator on a graph", always=True)
+    return made
 
 
 def neighbor_allreduce(x: Any, comm: Any, weights: Any = None, codec: Any = None, seed: Optional[int] = None) -> Any:

@@ -6,7 +6,9 @@ A mixing matrix W is symmetric and doubly stochastic: x <- W x averages every ra
 from __future__ import annotations
 
 from functools import cached_property
+from hashlib import blake2b
 from itertools import product
+from operator import index
 from typing import Any, Optional, Sequence, Tuple
 
 import numpy as np
@@ -32,9 +34,11 @@ class Topology:
     def __init__(self, rows: Sequence[Sequence[Optional[int]]], weights: Any = "metropolis"):
         self.rows: list[Row] = [tuple(row) for row in rows]
         self.size = len(self.rows)
+        if not self.rows:
+            raise TopologyError("a graph needs at least one rank")
         self.neighbors = [tuple(sorted({q for q in row if q is not None} - {r})) for r, row in enumerate(self.rows)]
         self._check_graph()
-        self.weights = self._weights(weights)
+        self.weights = self._weights("metropolis" if weights is None else weights)
 
     @cached_property
     def matrix(self) -> np.ndarray:
@@ -44,6 +48,11 @@ class Topology:
             for other, weight in row.items():
                 matrix[rank, other] = weight
         return matrix
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The same on ranks whose graphs and weights are."""
+        return blake2b(repr((self.rows, self.weights)).encode(), digest_size=6).hexdigest()
 
     @cached_property
     def eigenvalues(self) -> np.ndarray:
@@ -60,7 +69,7 @@ class Topology:
         """The eta for which x <- x - eta (I - W) x reaches the mean fastest: 2 / (least + largest non-zero eigenvalue)."""
         if self.size == 1:
             return 1.0
-        return float(2 / (2 - self.eigenvalues[1] - self.eigenvalues[-1]))
+        return portable(2 / (2 - self.eigenvalues[1] - self.eigenvalues[-1]))
 
     @property
     def roughness(self) -> float:
@@ -106,12 +115,12 @@ class Topology:
             raise TopologyError("weights must be symmetric")
         if not np.allclose(matrix.sum(axis=1), 1, rtol=0, atol=1e-9):
             raise TopologyError(f"weights must sum to 1 in each row; the sums are {matrix.sum(axis=1)}")
-        used = [tuple(map(int, np.flatnonzero(row))) for row in matrix]
-        for rank, others in enumerate(used):
-            strangers = set(others) - set(self.neighbors[rank]) - {rank}
+        for rank, row in enumerate(matrix):
+            strangers = set(map(int, np.flatnonzero(row))) - set(self.neighbors[rank]) - {rank}
             if strangers:
                 raise TopologyError(f"weights join rank {rank} and {sorted(strangers)}, which are no neighbours")
-        _check_connected(used, "the graph of the non-zero weights")
+        used = [tuple(map(int, np.flatnonzero(np.rint(row * 2**24)))) for row in matrix]  # as `exact` takes them
+        _check_connected(used, "the graph of the weights of 2^-24 and more")
         return matrix
 
 
@@ -122,6 +131,11 @@ def exact(rank: int, others: dict[int, float], rate: float = 1.0) -> dict[int, f
     """
     row = {q: round(rate * w * 2**24) / 2**24 for q, w in others.items() if q != rank}
     return {rank: 1 - sum(row.values()), **row}
+
+
+def portable(rate: float) -> float:
+    """Nine digits: the last bits of eigenvalues differ from one type of processor to another."""
+    return float(f"{rate:.9g}")
 
 
 def _check_connected(neighbors: Sequence[Sequence[int]], what: str) -> None:
@@ -137,6 +151,8 @@ def _check_connected(neighbors: Sequence[Sequence[int]], what: str) -> None:
 
 def cart(dims: Sequence[int], periods: Sequence[bool], weights: Any = "metropolis") -> Topology:
     """A grid in MPI's order: ranks row by row, for each dimension the neighbour below, then the one above."""
+    if any(size < 1 for size in dims):
+        raise TopologyError(f"dims={list(dims)} must be at least 1")
     strides = [int(np.prod(dims[d + 1 :], dtype=np.int64)) for d in range(len(dims))]
 
     def neighbor(place: Sequence[int], rank: int, d: int, by: int) -> Optional[int]:
@@ -187,7 +203,7 @@ def complete(p: int, weights: Any = "metropolis") -> Topology:
 
 def star(p: int, weights: Any = "metropolis") -> Topology:
     """Rank 0 with everybody."""
-    return _sorted([set(range(p))] + [{0}] * (p - 1), weights)
+    return _sorted([set(range(p))] * min(p, 1) + [{0}] * (p - 1), weights)
 
 
 def graph(g: Any, weights: Any = "metropolis") -> Topology:
@@ -205,12 +221,14 @@ def adjacency(g: Any) -> list[set[int]]:
     if isinstance(g, dict):
         if set(g) != set(range(len(g))):
             raise TopologyError(f"the nodes of the graph must be the ranks 0..{len(g) - 1}")
-        return [set(map(int, g[r])) for r in range(len(g))]
+        return [set(map(index, g[r])) for r in range(len(g))]
     if isinstance(g, (list, tuple)) and not _square(g):
-        return [set(map(int, others)) for others in g]
+        return [set(map(index, others)) for others in g]
     matrix = np.asarray(g.todense() if hasattr(g, "todense") else g)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise TopologyError(f"an adjacency matrix must be square, not {matrix.shape}")
+    if np.any(matrix != matrix):
+        raise TopologyError("an adjacency matrix must not hold NaN")
     return [set(map(int, np.flatnonzero(row))) for row in matrix]
 
 

@@ -377,6 +377,8 @@ def test_a_method_can_be_saved_and_goes_on_as_it_would_have(method):
     "change, words",
     [
         ({"calls": -1}, "calls=-1 must be at least 0"),
+        ({"method": "DCD"}, "its method is 'DCD', expected 'Choco'"),
+        ({"rank": 3}, "of rank 3; this is rank 0"),
         ({"number": 0.5}, "number=0.5 must be a whole number"),
         ({"seed": None}, "seed=None must be a whole number"),
         ({"last": np.zeros(1)}, r"has shape \(1,\), expected \(5,\)"),
@@ -389,7 +391,7 @@ def test_a_wrong_state_is_refused_and_changes_nothing(change, words):
     xs = normal(8, 5)
     each = mixed("choco", xs, 2, **ALL["choco"]).methods[0]
     before = each.state_dict()
-    state = {name: value + 1 for name, value in before.items()}
+    state = {name: value if name in ("method", "rank") else value + 1 for name, value in before.items()}
     last = list(state)[-1]
     with pytest.raises(ValueError, match=words):
         each.load_state_dict({**state, **{last if name == "last" else name: value for name, value in change.items()}})
@@ -397,6 +399,73 @@ def test_a_wrong_state_is_refused_and_changes_nothing(change, words):
     assert all(np.array_equal(after[name], before[name]) for name in before)
     with pytest.raises(TypeError, match="not None"):
         each.load_state_dict(None)
+
+
+@pytest.mark.parametrize("method", ["dcd", "ecd"])
+@pytest.mark.parametrize("codec", ["qsgd:bits=4", "topk:ratio=0.01", "natural"])
+def test_large_arrays_that_are_equal_stay_what_they_are(method, codec):
+    """The exact start and what follows it are cut alike, however short the codec's wires are."""
+    x = normal(1, 1_000_000, "f4")[0]
+    xs = [x.copy(), x.copy()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mixed(method, xs, 1, topology.ring(2), codec=codec)
+    assert np.array_equal(xs[0], x) and np.array_equal(xs[1], x)
+
+
+def test_deepsqueeze_forgets_an_exchange_that_failed():
+    xs = [np.full(8, 5.0), np.full(8, 5.0)]
+    workers = mixed("deepsqueeze", xs, 2, topology.ring(2), codec="raw", gamma=0.5)
+    for each in workers.methods:
+        each._change[:] = 77  # what a call leaves that ends in the middle
+        each.reset()
+    workers.mix(xs)
+    assert np.array_equal(xs, np.full((2, 8), 5.0))
+
+
+@pytest.mark.parametrize("params", [[], {}, np.ones(5), [np.ones(3), np.ones(4)]])
+@pytest.mark.parametrize("iterations", [1, 2])
+def test_powergossip_mixes_what_has_no_matrices(params, iterations):
+    kept = [params, params if isinstance(params, np.ndarray) else type(params)(params)]
+    mixed("powergossip", kept, 2, topology.ring(2), iterations=iterations)
+
+
+def test_a_resumed_powergossip_draws_what_the_saved_one_would():
+    xs = normal(2, (6, 5))
+    first = mixed("powergossip", xs, 2, topology.ring(2), warm_start=False, seed=1)
+    states, kept = [each.state_dict() for each in first.methods], [x.copy() for x in xs]
+    first.mix(xs)
+    second = Workers("powergossip", topology.ring(2), kept, warm_start=False, seed=2)
+    for each, state in zip(second.methods, states):
+        each.load_state_dict(state)
+    second.mix(kept)
+    assert np.array_equal(xs, kept)
+
+
+def test_an_update_in_another_order_or_read_only():
+    x, update = np.zeros((2, 2)), np.array([[0.0, 1.0], [0.0, 0.0]])
+    method = Workers("choco", topology.ring(1), [x], gamma=0.1)
+    with pytest.raises(mpicomp.Error, match="Fortran"):
+        method.step([x], [np.asfortranarray(update)])
+    update.flags.writeable = False
+    method.step([x], [update])
+    assert np.array_equal(x, update)
+
+
+def test_arrays_that_share_memory_are_refused():
+    x = np.zeros(6)
+    workers = Workers("dpsgd", topology.ring(1), [[x, np.zeros(6)]])
+    with pytest.raises(mpicomp.Error, match="mixed twice"):
+        workers.mix([[x, x[:]]])
+
+
+def test_rates_are_numbers_and_weights_can_average():
+    for method, options in (("choco", {"gamma": np.nan}), ("dpsgd", {"rate": np.inf}), ("powergossip", {"rate": "x"})):
+        with pytest.raises(ValueError, match="must be a finite number"):
+            Workers(method, RING, normal(8, 5), **options)
+    swapping = topology.ring(2, weights=[[0, 1], [1, 0]])
+    with pytest.raises(topology.TopologyError, match="spectral gap is 0"):
+        Workers("choco", swapping, normal(2, 5))
 
 
 def test_nan_reaches_the_neighbours_and_is_never_a_number():

@@ -128,6 +128,26 @@ def test_disconnected_and_one_way_graphs_are_refused():
         topology.graph([[5], [0]])
 
 
+def test_what_is_no_graph_is_refused():
+    for make in (lambda: topology.ring(0), lambda: topology.torus((0, 3)), lambda: topology.grid((-1,))):
+        with pytest.raises(TopologyError, match="at least 1"):
+            make()
+    for make in (lambda: topology.complete(0), lambda: topology.star(0), lambda: topology.graph([])):
+        with pytest.raises(TopologyError, match="at least one rank"):
+            make()
+    with pytest.raises(TypeError):
+        topology.graph([[1.7], [0], [0]])
+    with pytest.raises(TopologyError, match="NaN"):
+        topology.graph(np.array([[0, np.nan], [1, 0]]))
+
+
+def test_rates_do_not_depend_on_the_last_bits_of_eigenvalues():
+    graph = topology.ring(16)
+    rate = graph.diffusion_rate
+    graph.eigenvalues = np.nextafter(np.nextafter(graph.eigenvalues, 9), 9)
+    assert graph.diffusion_rate == rate
+
+
 def test_given_weights_are_checked():
     good = topology.ring(4).matrix
     assert np.allclose(topology.ring(4, weights=good).matrix, good)
@@ -138,6 +158,7 @@ def test_given_weights_are_checked():
         (good * 2, "sum to 1"),
         (np.full((4, 4), 0.25), "no neighbours"),
         (np.eye(4), "not connected"),
+        (np.eye(4) + 1e-9 * (good - np.eye(4)), "not connected"),
         (-good, "negative"),
         (good + np.diag([0.1] * 3, 1) - np.diag([0.1, 0.1, 0.1, 0]), "symmetric"),
         ("best", "metropolis"),

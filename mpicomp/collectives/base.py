@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Iterable, Iterator, Optional
+from typing import Any, Iterable, Iterator, Mapping, Optional
 
 from .. import agreement, buffers
 from ..codecs.raw import Raw
@@ -12,6 +12,8 @@ from ..job import Randomness, Reduction
 from ..planning import MPI_SUMS
 from ..ports.base import Finish
 from ..ports.device import port_for
+from ..ports.mpi import port_of
+from ..settings import SettingError
 from ..watching import WatchedJob, WatchedPort
 
 
@@ -47,9 +49,9 @@ class Call:
 LARGE = 1 << 20  # bytes of an array whose wires are worth sharing memory for
 
 
-def meet(port: Any, signature: str, digest: int, share: bool, label: str) -> None:
-    """All ranks agree upon this collective now; then they may share memory for the wires of large arrays."""
-    check = agreement.agree(port, signature, digest)
+def meet(port: Any, signature: str, digest: int, share: bool, label: str, always: bool = False) -> None:
+    """All ranks agree upon this collective now, `always` or if it is new; then they may share memory for large wires."""
+    check = agreement.agree(port, signature, digest, always)
     wait(Run(port, (), prologue=check, label=label, tag=port.tag(digest)))
     if share:
         port.share_memory()
@@ -69,6 +71,18 @@ def telling(port: Any) -> Iterator[None]:
     except BaseException as error:
         port.fail(error)
         raise
+
+
+def settings_of(comm: Any, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of one call; none of them is to remember anything."""
+    known = {key: changes[key] for key in ("codec", "algorithm", "seed", "segment") if key in changes}
+    for key in changes.keys() - known.keys():
+        if key != "feedback" or changes[key]:
+            with telling(port_of(comm)):
+                if key == "feedback":
+                    raise SettingError(f"{name} remembers nothing: feedback is for Allreduce_init")
+                raise TypeError(f"{name}() got an unexpected keyword argument {key!r}")
+    return known
 
 
 def left_to_mpi(comm: Any, changes: Iterable[Any], spec: Any, unasked: bool = False) -> bool:

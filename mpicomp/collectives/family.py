@@ -54,7 +54,7 @@ class Family(base.Call):
     @classmethod
     def prepare(cls, comm: Any, args: Sequence[Any], changes: Mapping[str, Any]) -> Optional[Family]:
         """A checked call, or None where it is MPI's as it is."""
-        changes = _checked(comm, cls.name, changes)
+        changes = base.settings_of(comm, cls.name, changes)
         spec = args[1] if buffers.in_place(args[0]) else args[0]
         if not cls.concerns(*args) or base.left_to_mpi(comm, changes.values(), spec, unasked=not cls.alike):
             return None
@@ -123,15 +123,3 @@ class Family(base.Call):
 
     def default(self, p: int) -> str:
         return "direct"
-
-
-def _checked(comm: Any, name: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings of one call; none of them is to remember anything."""
-    known = {key: changes[key] for key in ("codec", "algorithm", "seed", "segment") if key in changes}
-    for key in changes.keys() - known.keys():
-        if key != "feedback" or changes[key]:
-            with base.telling(port_of(comm)):
-                if key == "feedback":
-                    raise SettingError(f"{name} remembers nothing: feedback is for Allreduce_init")
-                raise TypeError(f"{name}() got an unexpected keyword argument {key!r}")
-    return known

@@ -16,7 +16,7 @@ import numpy as np
 from mpi4py import MPI
 
 from .. import agreement, buffers
-from ..arrays import Flat, address, detached, is_cupy
+from ..arrays import Flat, check_apart, detached, is_cupy
 from ..codecs import Codec, LowRank
 from ..codecs import codec as make_codec
 from ..codecs.base import divide
@@ -141,12 +141,7 @@ def _check(flats: dict[str, Flat]) -> None:
     """All in one sort of memory, and none in that of another: it would be summed twice."""
     if len({is_cupy(flat.data) for flat in flats.values()}) > 1:
         raise BufferError("some of the arrays are on a GPU, others are not: sum them in two calls")
-    places = sorted((address(flat.data), flat.nbytes, name) for name, flat in flats.items())
-    for (begin, nbytes, name), (next_begin, _, other) in zip(places, places[1:]):
-        if next_begin < begin + nbytes:
-            raise BufferError(
-                f"arrays {name!r} and {other!r} share memory, which would be summed twice: pass one of them"
-            )
+    check_apart(flats, "summed")
 
 
 def _is_array(x: Any) -> bool:

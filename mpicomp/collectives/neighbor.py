@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 import numpy as np
 from mpi4py import MPI
@@ -24,7 +24,7 @@ from ..ports.device import port_for
 from ..ports.mpi import port_of
 from ..request import MemoryPrequest, Prequest, Request
 from ..schedules.neighbor import lanes
-from ..settings import Settings
+from ..settings import SettingError, Settings
 from ..watching import Watch, WatchedJob, WatchedPort
 from . import base, trial, untouched
 
@@ -47,7 +47,7 @@ class Call:
         self.raw = memory is None and x.kind in MPI_SUMS and _for_mpi(settings, x, varying)
         lengths = {**{r: row.n for r, row in self.rows}, comm.rank: x.n}
         kind = x.kind if memory is None else exchange.wide_kind(x.kind)
-        codecs = {r: _codec(settings, n, kind, memory is not None) for r, n in lengths.items()}
+        codecs = {r: _codec(comm, settings, n, kind, memory is not None) for r, n in lengths.items()}
         self.link = link(comm, lengths, codecs, kind, settings.segment, varying)
         self.memory: Any = MEMORIES[memory](comm.rank, lengths, kind, like=x.data) if memory else None
         self.words = (
@@ -114,7 +114,8 @@ class ReplicaPrequest(MemoryPrequest):
 
     @property
     def replica(self) -> np.ndarray:
-        """This rank's array as its neighbours know it: bit for bit their row of it. Read-only; a copy if on a GPU."""
+        """This rank's array as its neighbours know it: bit for bit their row of it, or of half floats what their row was
+        rounded from, in float32. A complex number is two. Read-only; a copy if on a GPU."""
         if arrays.is_cupy(self._memory.replica):
             return self._memory.replica.copy()
         view = self._memory.replica.view()
@@ -191,6 +192,7 @@ def prepare(
     """A checked Call, or None where the buffers are not for a codec. A rank that finds a fault tells the others.
 
     `later`: recvbuf must not be written yet."""
+    settings = _checked(comm, name, settings)
     if memory is None and base.left_to_mpi(comm, settings.values(), sendbuf):
         return None
     port = port_of(comm)
@@ -214,9 +216,11 @@ def prepare(
 
 def average(comm: Any, x: Any, out: Any, weights: Any, settings: dict[str, Any]) -> Run:
     """The Run of a neighbor_allreduce."""
-    mixing = weights is None and comm.mixing.weights[comm.rank]
+    settings = _checked(comm, "neighbor_allreduce", settings)
+    comm._graph()  # by all ranks, though some give weights and others ask for them
     port = port_of(comm)
     try:
+        mixing = weights is None and comm.mixing.weights[comm.rank]
         flats = buffers.pair(x, out)
         if flats is None:
             raise BufferError(f"an average needs floating-point data, not {getattr(x, 'dtype', type(x).__name__)}")
@@ -224,7 +228,7 @@ def average(comm: Any, x: Any, out: Any, weights: Any, settings: dict[str, Any])
         chosen = comm._settings.override(**settings)
         given = mixing or _given(weights, comm)
         n, kind = source.n, source.kind
-        codec = _codec(chosen, n, kind, False)
+        codec = _codec(comm, chosen, n, kind, False)
         ranks = {*_present(comm._sources()), comm.rank}
         here = link(comm, dict.fromkeys(ranks, n), dict.fromkeys(ranks, codec), kind, chosen.segment)
     except BaseException as error:
@@ -242,6 +246,17 @@ def average(comm: Any, x: Any, out: Any, weights: Any, settings: dict[str, Any])
     signature = f"neighbor_allreduce({n} {KINDS[kind].label}, codec={codec}, seed={seed}, segment={chosen.segment})"
     watch = comm.stats.note("neighbor_allreduce", source, "direct", codec)
     return begin(comm, port, signature, job, source.nbytes, watch, finish)
+
+
+def _checked(comm: Any, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of one call: those that a neighbour collective has."""
+    known, codec = base.settings_of(comm, name, changes), changes.get("codec")
+    with base.telling(port_of(comm)):
+        if known.get("algorithm") not in (None, "auto", "raw", "direct"):
+            raise SettingError(f"{name} has no algorithm named {known['algorithm']!r} (known: auto, raw, direct)")
+        if isinstance(codec, (tuple, list)):
+            raise SettingError(f"{name}: codec={codec!r}: there is no way back, so one codec")
+    return known
 
 
 def link(
@@ -274,9 +289,9 @@ def _for_mpi(settings: Settings, x: Flat, varying: bool) -> bool:
     )
 
 
-def _codec(settings: Settings, n: int, kind: str, always: bool) -> Codec:
+def _codec(comm: Any, settings: Settings, n: int, kind: str, always: bool) -> Codec:
     """How an array of n values travels: raw where nothing else was asked for and compression gains nothing."""
-    if settings.algorithm == "raw":
+    if settings.algorithm == "raw" or comm.size == 1:
         return Raw()
     if settings.algorithm == "auto" and not always and (kind not in settings.codec.kinds or _small(n, kind)):
         return Raw()
@@ -315,17 +330,21 @@ def _equal(out: Optional[Flat], degree: int, n: int) -> Optional[list[Flat]]:
 def _vector(spec: Sequence[Any], degree: int) -> Optional[list[Flat]]:
     """[data, counts], [data, counts, displs, type] and mpi4py's other forms of a buffer for arrays of many lengths."""
     data, *rest = spec
-    typed = bool(rest) and isinstance(rest[-1], (str, MPI.Datatype))
+    if not rest:
+        raise BufferError("recvbuf is a list of one: expected [data, counts] or [data, counts, displs, type]")
+    typed = isinstance(rest[-1], (str, MPI.Datatype))
     out = buffers.flat([data, rest.pop()] if typed else data, "recvbuf", writable=True)
     if out is None:
         return None
-    if len(rest) == 1 and len(rest[0]) == 2 and not np.isscalar(rest[0][0]):
+    if len(rest) == 1 and isinstance(rest[0], (tuple, list)) and len(rest[0]) == 2 and not np.isscalar(rest[0][0]):
         rest = list(rest[0])
+    unit = 2 if "complex" in str(getattr(data, "dtype", "")) else 1
+    if not rest or rest[0] is None or np.isscalar(rest[0]):  # as many from each
+        rest[:1] = [[out.n // unit // max(degree, 1) if not rest or rest[0] is None else rest[0]] * degree]
     counts = [int(count) for count in rest[0]]
     displs = rest[1] if len(rest) > 1 and rest[1] is not None else np.cumsum([0, *counts[:-1]])
     if len(counts) != degree or len(displs) < degree:
         raise BufferError(f"recvbuf has counts for {len(counts)} neighbours; there are {degree}")
-    unit = 2 if "complex" in str(getattr(data, "dtype", "")) else 1
     rows = []
     for count, displ in zip(counts, displs):
         if count < 0 or displ < 0 or unit * (displ + count) > out.n:

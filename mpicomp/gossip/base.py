@@ -5,12 +5,13 @@ A method runs wherever its communicator is: on MPI (mpicomp.ring(comm), ...) or 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import Any, Iterator, Optional
 
 import numpy as np
 
 from .. import engine
-from ..arrays import Flat
+from ..arrays import KINDS, Flat
 from ..codecs import Codec, Raw
 from ..codecs.base import Stream, add, difference, multiply
 from ..engine import Run
@@ -19,15 +20,25 @@ from ..exchange import Exchange, Link
 from ..job import Randomness
 from ..memory.state import checked, write
 from ..ports.device import port_for
+from ..schedules.cuts import segment_for
 from ..schedules.neighbor import neighbor
-from ..topology import Topology
+from ..topology import Topology, TopologyError, portable
 from ..watching import WatchedPort
 from .layout import Layout
 
 _STAGE = 3  # of the random numbers of the first call; later calls count on
 
 
-class Gossip:
+class _Making(type):
+    """A rank on which a method cannot be made tells the others, which would wait for it."""
+
+    def __call__(cls, comm: Any, *args: Any, **settings: Any) -> Any:
+        comm = comm if hasattr(comm, "_agreement") else _refined(comm)
+        with _telling(comm._port()):
+            return super().__call__(comm, *args, **settings)
+
+
+class Gossip(metaclass=_Making):
     """A way to average with the neighbours in a graph. `params` is like what will be mixed: an array, list or dict.
 
     Subclasses define `_values` (what is sent for a range of x) and `_take` (what is done with a wire; this rank's own
@@ -40,7 +51,7 @@ class Gossip:
     def __init__(
         self, comm: Any, params: Any, codec: Any = None, *, seed: Optional[int] = None, segment: Optional[int] = None
     ):
-        self._comm = comm if hasattr(comm, "_agreement") else _refined(comm)
+        self._comm = comm
         self._settings = self._comm._settings.override(codec=codec, seed=seed, segment=segment)
         self.topology: Topology = self._comm.mixing
         self.rank = self._comm.rank
@@ -51,8 +62,7 @@ class Gossip:
         self.bytes_sent = 0
         self.calls = 0
         self._number = self._comm._number(self._settings.seed, seed)
-        self._origin: Optional[np.ndarray] = None  # the values before the first update, for the exact start
-        self._start, self._usual = self._link(Raw()), self._link(self.codec)
+        self._usual, self._start = self._link(self.codec), self._link(Raw())
 
     @property
     def codec(self) -> Codec:
@@ -61,7 +71,7 @@ class Gossip:
     # What users call
 
     def mix(self, x: Any) -> None:
-        """One averaging step with the neighbours, in place."""
+        """One averaging step with the neighbours, in place. x is written at the end: after an error it is what it was."""
         engine.wait(self.begin(x))
 
     def step(self, x: Any, update: Any) -> None:
@@ -71,20 +81,15 @@ class Gossip:
     def begin(self, x: Any, update: Any = None) -> Run:
         """mix or step as a Run, for who drives several at once."""
         port = self._comm._port()
-        try:
-            flats = self.layout.flats(x)
-            changes = None if update is None else self.layout.flats(update, "update")
+        with _telling(port):
+            flats, changes = self.layout.flats(x), None
+            if update is not None:
+                changes = self.layout.flats(update, "update")
+                self.layout.in_order(x, update)
             port = port_for(port, self.layout.like)
-            self._origin = self.layout.vector(flats).copy() if self.exact_start and not self.calls else None
-            if changes is not None and self.update_first:
-                self.layout.add(flats, changes)
             watch = self._comm._watch(type(self).__name__, self.layout, self.codec)
             port = port if watch is None else WatchedPort(port, watch)
-            lanes, finish = self._prepare(port, flats)
-        except Exception as error:
-            if hasattr(port, "fail"):
-                port.fail(error)
-            raise
+            lanes, finish = self._prepare(port, flats, changes if self.update_first else None)
 
         def end(error: Optional[BaseException]) -> None:
             if error is None:
@@ -94,12 +99,13 @@ class Gossip:
                     self.layout.add(flats, changes)
 
         digest, check = self._comm._agreement(port, f"{self}")
-        tag = port.tag(digest)
+        tag = port.tag(digest + self.calls)  # ranks that count differently must not take each other's
         ended = end if watch is None else watch.finish(end)
         return Run(port, (lane(tag + i) for i, lane in enumerate(lanes)), prologue=check, finish=ended, tag=tag)
 
     def __str__(self) -> str:
-        return f"{type(self).__name__}({self.layout}, {self._describe()}, seed={self._settings.seed})"
+        of = f"seed={self._number[0]}, segment={self._settings.segment}, graph={self.topology.fingerprint}"
+        return f"{type(self).__name__}({self._describe()}, {of}, {self.layout})"
 
     # Saving
 
@@ -110,12 +116,15 @@ class Gossip:
     def state_dict(self) -> dict[str, Any]:
         """Copies of all that is remembered: save each rank's own, and restore all of them."""
         saved = {name: array.copy() for name, array in self._arrays().items()}
-        return {"calls": self.calls, "seed": self._number[0], "number": self._number[1], **saved}
+        counts = {"calls": self.calls, "seed": self._number[0], "number": self._number[1], "rank": self.rank}
+        return {"method": type(self).__name__, **counts, **saved}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """What state_dict gave. A state that does not fit is an error, and changes nothing."""
         mine = self._arrays()
-        found = checked(state, mine, ["calls", "seed", "number"], "method")
+        found = checked(state, mine, ["calls", "seed", "number", "rank"], "method", method=type(self).__name__)
+        if found["rank"] != self.rank:
+            raise ValueError(f"this state is of rank {found['rank']}; this is rank {self.rank}")
         self.calls, self._number = found["calls"], (found["seed"], found["number"])
         write(found, mine)
 
@@ -144,15 +153,17 @@ class Gossip:
 
     # The exchange
 
-    def _prepare(self, port: Any, flats: list[Flat]) -> tuple[Any, Any]:
-        """(lanes, each a function of a tag; what to do when all are through)."""
+    def _prepare(self, port: Any, flats: list[Flat], changes: Optional[list[Flat]]) -> tuple[Any, Any]:
+        """(lanes, each a function of a tag; what to do when all are through). `changes` come before the averaging."""
         x = self.layout.vector(flats)
+        if changes is not None:
+            self.layout.add(self.layout.parts(x), changes)
         jobs: list[Exchange] = []
         if self.neighbors:
             seed, number = self._number
             stream = Randomness(seed, number, port.rank, port.size).stream(self.codec, _STAGE + self.calls, 0)
-            if self._origin is not None:
-                jobs.append(_Start(self, self._origin, self._start, stream, port.pool))
+            if self.exact_start and not self.calls:
+                jobs.append(_Start(self, self.layout.vector(flats), self._start, stream, port.pool))
             jobs.append(_Mix(self, x, self._usual, stream, port.pool))
         depth = max((job.depth for job in jobs), default=0)
         timed = [self._comm._timed(job, port) for job in jobs]
@@ -166,15 +177,16 @@ class Gossip:
 
         def finish() -> None:
             self.bytes_sent += sum(job.bytes_sent for job in jobs)
-            self._origin = None
             self.layout.store(x, flats)
 
         return (lane(number) for number in range(depth)), finish
 
     def _link(self, codec: Codec) -> Link:
         codec.carry(self.kind)
+        n, item = self.layout.n, KINDS[self.kind].storage.itemsize
+        segment = self._settings.segment or segment_for(n * item, self.codec.size(n, self.kind))  # of both links
         ranks = (*self.neighbors, self.rank)
-        lengths, codecs = dict.fromkeys(ranks, self.layout.n), dict.fromkeys(ranks, codec)
+        lengths, codecs = dict.fromkeys(ranks, n), dict.fromkeys(ranks, codec)
         return Link(
             self.rank,
             self.topology.size,
@@ -183,7 +195,7 @@ class Gossip:
             lengths,
             codecs,
             self.kind,
-            self._settings.segment,
+            segment,
             grain=self.codec.grain,
         )
 
@@ -241,7 +253,19 @@ def safe_rate(topology: Topology, codec: Codec, n: int) -> float:
     if delta is None:
         raise CodecError(f"no bound is known for the relative error of codec {str(codec)!r}: give gamma")
     gap, b = topology.spectral_gap, topology.roughness
-    return gap**2 * delta / (16 * gap + gap**2 + 4 * b**2 + 2 * gap * b**2 - 8 * gap * delta)
+    if gap <= 0:
+        raise TopologyError("no rate is proven for these weights, whose spectral gap is 0: give gamma")
+    return portable(gap**2 * delta / (16 * gap + gap**2 + 4 * b**2 + 2 * gap * b**2 - 8 * gap * delta))
+
+
+@contextmanager
+def _telling(port: Any) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if hasattr(port, "fail"):  # virtual ranks wait for nobody
+            port.fail(error)
+        raise
 
 
 def _refined(comm: Any) -> Any:

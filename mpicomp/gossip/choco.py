@@ -6,6 +6,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from ..checks import finite
 from ..codecs.base import add, multiply
 from ..memory.replica import Replicas
 from .base import Gossip, contraction, safe_rate
@@ -22,7 +23,7 @@ class Choco(Gossip):
     def __init__(self, comm: Any, params: Any, codec: Any = None, *, gamma: Optional[float] = None, **settings: Any):
         super().__init__(comm, params, codec, **settings)
         n = self.layout.n
-        self.gamma = safe_rate(self.topology, self.codec, n) if gamma is None else gamma
+        self.gamma = safe_rate(self.topology, self.codec, n) if gamma is None else finite("gamma", gamma)
         self.memory = Replicas(
             self.rank,
             dict.fromkeys((*self.neighbors, self.rank), n),

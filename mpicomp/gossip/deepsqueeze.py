@@ -7,6 +7,7 @@ from typing import Any, Optional
 import numpy as np
 
 from ..arrays import KINDS, zeros
+from ..checks import finite
 from ..codecs.base import add
 from ..topology import exact
 from .base import Gossip, contraction, safe_rate
@@ -22,7 +23,7 @@ class DeepSqueeze(Gossip):
 
     def __init__(self, comm: Any, params: Any, codec: Any = None, *, gamma: Optional[float] = None, **settings: Any):
         super().__init__(comm, params, codec, **settings)
-        self.gamma = safe_rate(self.topology, self.codec, self.layout.n) if gamma is None else gamma
+        self.gamma = safe_rate(self.topology, self.codec, self.layout.n) if gamma is None else finite("gamma", gamma)
         self._scale = contraction(self.codec, self.layout.n)[0]
         self._shares = exact(self.rank, self.weights, self.gamma * self._scale)
         self.error = zeros(self.layout.n, KINDS[self.kind].storage, self.layout.like)
@@ -43,8 +44,8 @@ class DeepSqueeze(Gossip):
         if source == self.rank:
             self.codec.add_into(wire, self.error[lo:hi], self.kind, -self._scale)
             share -= 1
+            self._change[lo:hi] = 0
         self.codec.add_into(wire, self._change[lo:hi], self.kind, share)
 
     def _close(self, x: np.ndarray, lo: int, hi: int) -> None:
         add(x[lo:hi], self._change[lo:hi])
-        self._change[lo:hi] = 0

@@ -6,6 +6,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from ..checks import finite
 from ..codecs.base import multiply
 from ..topology import exact
 from .base import Gossip
@@ -22,7 +23,7 @@ class DPSGD(Gossip):
 
     def __init__(self, comm: Any, params: Any, *, rate: float = 1.0, segment: Optional[int] = None):
         super().__init__(comm, params, "raw", segment=segment)
-        self.rate = rate
+        self.rate = finite("rate", rate)
         self._shares = exact(self.rank, self.weights, rate)
 
     def _describe(self) -> str:

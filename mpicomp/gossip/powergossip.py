@@ -7,6 +7,7 @@ from typing import Any, Iterator, Optional, Sequence
 import numpy as np
 
 from ..arrays import Flat, beside, empty, is_cupy
+from ..checks import finite
 from ..exchange import rotated
 from ..reference.rng import stream_key
 from .base import Gossip
@@ -43,7 +44,7 @@ class PowerGossip(Gossip):
         if rank < 1 or iterations < 1:
             raise ValueError(f"rank={rank} and iterations={iterations} must be at least 1")
         self.factor_rank, self.iterations, self.warm_start = rank, iterations, warm_start
-        self.rate = self.topology.diffusion_rate if rate is None else rate
+        self.rate = self.topology.diffusion_rate if rate is None else finite("rate", rate)
         self.dtype = np.dtype({"f32": "f4", "f64": "f8"}[self.kind])
         self.shapes = [_matrix(shape) for shape in self.layout.shapes]
         self.matrices = [k for k, shape in enumerate(self.shapes) if shape]
@@ -68,24 +69,21 @@ class PowerGossip(Gossip):
         self._draw_all()
 
     def _describe(self) -> str:
-        return (
-            f"shapes={hash(tuple(self.layout.shapes)) & 0xFFFFFFFF:x}, rank={self.factor_rank}, iterations={self.iterations}, "
-            f"warm_start={self.warm_start}, rate={self.rate}"
-        )
+        return f"rank={self.factor_rank}, iterations={self.iterations}, warm_start={self.warm_start}, rate={self.rate}"
 
     def _arrays(self) -> dict[str, np.ndarray]:
         named = {f"{'PQ'[side]} {k}": x for side in (0, 1) for k, x in enumerate(self.factors[side])}
         return {"t": self.t, **named}
 
-    def _prepare(self, port: Any, flats: list[Flat]) -> tuple[Any, Any]:
+    def _prepare(self, port: Any, flats: list[Flat], changes: Optional[list[Flat]]) -> tuple[Any, Any]:
         same = self.layout.stored == self.kind
         vector = None if same else self.layout.vector(flats)  # halves are mixed in float32
-        parts = [f.data for f in flats] if vector is None else _parts(vector, self.layout.sizes)
+        parts = [part.data for part in (flats if vector is None else self.layout.parts(vector))]
         matrices = [parts[k].reshape(self.shapes[k]) for k in self.matrices]
         vectors = [parts[k] for k in self.vectors]
 
         def lane(tag: int) -> Iterator[Any]:
-            for iteration in range(self.iterations):
+            for iteration in range(self.iterations if matrices else 1):
                 yield from self._iterate(port, tag, matrices, vectors if iteration == 0 else [])
 
         def finish() -> None:
@@ -105,7 +103,8 @@ class PowerGossip(Gossip):
             orthonormalize(factor)
         self._comm._spend("reduce", self.layout.n * self.dtype.itemsize)
         products = [multiply(x if given else x.T, f) for x, f in zip(matrices, self.factors[given])]
-        mine = [np.concatenate([*(p[e].ravel() for p in products), *vectors]) for e in range(len(self.neighbors))]
+        none = empty(0, self.dtype, self.layout.like)
+        mine = [np.concatenate([*(p[e].ravel() for p in products), *vectors, none]) for e in range(len(self.neighbors))]
         theirs = [np.empty_like(message) for message in mine]
         arrivals = [port.irecv(theirs[e].view("u1"), self.neighbors[e], tag) for e in self._order]
         sends = [port.isend(mine[e].view("u1"), self.neighbors[e], tag) for e in self._order]
@@ -139,7 +138,7 @@ class PowerGossip(Gossip):
     def _draw(self, side: int, t: int) -> None:
         """Factors from a generator that the two ends of an edge share."""
         for e, r in enumerate(self.neighbors):
-            key = stream_key(self._settings.seed, min(r, self.rank), max(r, self.rank), _DRAW + t)
+            key = stream_key(self._number[0], min(r, self.rank), max(r, self.rank), _DRAW + t)
             generator = np.random.Generator(np.random.Philox(key))
             for factor in self.factors[side]:
                 factor[e] = beside(generator.standard_normal(factor[e].shape, self.dtype), factor)
@@ -190,11 +189,6 @@ def _split(values: np.ndarray, outs: Sequence[np.ndarray]) -> None:
     for out in outs:
         out[:] = values[at : at + out.size].reshape(out.shape)
         at += out.size
-
-
-def _parts(vector: Any, sizes: Sequence[int]) -> list[Any]:
-    ends = np.cumsum([0, *sizes]).tolist()
-    return [vector[lo:hi] for lo, hi in zip(ends, ends[1:])]
 
 
 def _matrix(shape: Sequence[int]) -> tuple[int, ...]:

@@ -47,9 +47,12 @@ class State:
         write(state, dict(self.arrays()))
 
 
-def checked(state: Any, mine: Mapping[str, Any], counts: Sequence[str], owner: str) -> dict[str, Any]:
-    """The values of a state, if it has all `counts`, and arrays that fit into `mine`; nothing is written."""
-    check_names(state, [*counts, *mine], owner)
+def checked(state: Any, mine: Mapping[str, Any], counts: Sequence[str], owner: str, **same: str) -> dict[str, Any]:
+    """The values of a state, if it has all `counts`, the `same` words, and arrays that fit `mine`; nothing is written."""
+    check_names(state, [*counts, *same, *mine], owner)
+    for name, word in same.items():
+        if state[name] != word:
+            raise ValueError(f"this state is of another {owner}: its {name} is {state[name]!r}, expected {word!r}")
     numbers = {name: whole(name, state[name], least=None if name == "seed" else 0) for name in counts}
     return {**numbers, **{name: _fitting(name, state[name], array, owner) for name, array in mine.items()}}
 

@@ -39,5 +39,6 @@ def slices(whole: Cuts, grain: int, piece: int) -> List[Cuts]:
     """Each of these ranges cut into the same number of pieces of at most `piece` values (and at least one grain)."""
     longest = max((hi - lo for lo, hi in whole), default=0)
     lanes = min(-(-longest // (max(piece // grain, 1) * grain)), MOST)
-    piece = -(-longest // (max(lanes, 1) * grain)) * grain  # even lanes
+    piece = -(-longest // (max(lanes, 1) * grain)) * grain  # even lanes, of which the last need not be needed
+    lanes = -(-longest // piece) if lanes else 0
     return [[(min(lo + k * piece, hi), min(lo + (k + 1) * piece, hi)) for lo, hi in whole] for k in range(lanes)]

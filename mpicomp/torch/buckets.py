@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Callable, Optional, Sequence
 
 import torch
@@ -41,7 +42,7 @@ class Bucket:
         if self.run is not None:
             raise RuntimeError(
                 "a gradient was made again while it is being averaged: call step() after each backward(), "
-                "and let backward() accumulate within no_sync()"
+                "zero_grad() after one that ended with an error, and let backward() accumulate within no_sync()"
             )
         self.gradients[id(parameter)] = gradient
 
@@ -90,9 +91,21 @@ class Bucket:
         return FusedCall(port, settings, whole, whole, True, self.memory)
 
 
-def chooser(settings: Settings, codec: Any, algorithm: Optional[str], feedback: Any) -> Choose:
+def check_saved(buckets: Sequence[Bucket], saved: Any, number: int) -> None:
+    """Raise if these states are not those of so many buckets, of which some are known."""
+    if not isinstance(saved, (list, tuple)) or len(saved) != number:
+        found = f"{len(saved)}" if isinstance(saved, (list, tuple)) else f"a {type(saved).__name__}"
+        raise ValueError(f"this state is of another optimizer: it has {found} for {number} buckets")
+    for bucket, state in zip(buckets, saved):
+        if state is not None and not bucket.settings.feedback:
+            raise ValueError("this state is of an optimizer with feedback: this one has none")
+
+
+def chooser(settings: Settings, codec: Any, algorithm: Optional[str], feedback: Any, named: bool) -> Choose:
     """How a parameter's gradient travels: as `codec` says, which may be a rule; exactly if that cannot carry its type."""
 
+    if isinstance(codec, Mapping) and not named and any(c.isalpha() for pattern in codec for c in pattern):
+        raise ValueError(f"codec has patterns for names ({', '.join(map(repr, codec))}): give named_parameters")
     rule = rule_of(codec, settings.codec)
 
     def choose(name: str, parameter: torch.Tensor) -> Settings:

@@ -9,9 +9,13 @@ from mpi4py import MPI
 from torch.distributed import GradBucket
 
 from .. import engine, progress
+from ..checks import whole
+from ..collectives.base import telling
 from ..functional import compressed
-from .buckets import MOST, Bucket, chooser, fill
-from .tensors import dense
+from ..memory.state import check_names
+from ..ports.mpi import port_of
+from .buckets import MOST, Bucket, check_saved, chooser, fill
+from .tensors import check_dense, dense
 
 
 class HookState:
@@ -40,7 +44,7 @@ class HookState:
         self._bucket_of: dict[int, int] = {}
         self._futures: dict[int, Any] = {}
         self._names = {id(parameter): name for name, parameter in named_parameters or ()}
-        self._choose = chooser(self.comm._settings, codec, algorithm, feedback)
+        self._choose = chooser(self.comm._settings, codec, algorithm, feedback, named_parameters is not None)
         self._most = bucket_bytes
         self._saved: list[Any] = []  # for buckets that are not known yet
         self._first = 0  # the number of this iteration's first collective
@@ -56,9 +60,12 @@ class HookState:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """What state_dict gave, for the same model and settings."""
-        self.comm._calls, self._saved = state["calls"], state["buckets"]
-        for bucket, saved in zip(self.buckets, self._saved):
-            bucket.load_state_dict(saved)
+        check_names(state, ("calls", "buckets"), "hook")
+        saved = state["buckets"]
+        check_saved(self.buckets, saved, len(self.buckets) if self.buckets and saved else len(saved))
+        self.comm._calls, self._saved = whole("calls", state["calls"], least=0), saved
+        for index, bucket in enumerate(self.buckets):
+            bucket.load_state_dict(saved[index] if saved else None)
 
     # What the hook does
 
@@ -97,6 +104,8 @@ class HookState:
 def ddp_hook(state: HookState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average a bucket of gradients over all ranks; the future holds the same buffer."""
     buffer = bucket.buffer()
+    with telling(port_of(state.comm)):
+        check_dense(buffer)
     if bucket.index() == 0:
         state._begin()
     state._meet(bucket.parameters())

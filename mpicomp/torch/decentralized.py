@@ -8,10 +8,12 @@ from typing import Any, Callable, Iterator, Optional
 import torch
 
 from .. import functional, gossip, progress
+from ..collectives.base import telling
 from ..engine import Run, wait
 from ..errors import BufferError
+from ..memory.state import check_names
 from .tensors import dense, to_arrays, to_tensors
-from .wrapper import Wrapper, evaluate, trained
+from .wrapper import Wrapper, evaluate
 
 
 class DecentralizedOptimizer(Wrapper):
@@ -24,20 +26,23 @@ class DecentralizedOptimizer(Wrapper):
     and buffers of the model, such as running means, stay local. `bytes_sent` counts.
     """
 
+    _step_supports_amp_scaling = True  # see _local_step
+
     def __init__(self, optimizer: torch.optim.Optimizer, topology: Any, method: Any = "power-gossip", **settings: Any):
         super().__init__(optimizer)
         self.topology = topology
-        self._parameters = trained(optimizer)
         self.gossip = gossip.find(method)(topology, self._memory(), **settings)
         self._before: list[torch.Tensor] = []  # the parameters from before the local step, and what they are mixed to
         self._mixed: list[torch.Tensor] = []
         self._run: Optional[Run] = None
         if not self.gossip.update_first:
-            self._hooks = [p.register_post_accumulate_grad_hook(self._begin) for p in self._parameters]
+            self._hook(self._begin)
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """The local step and the averaging, in the method's own order."""
         loss = evaluate(closure)
+        with telling(self.gossip._comm._port()):
+            self._check_parameters()
         if self.gossip.update_first:
             before = [x.clone() for x in self._memory()]
             updates = self._local_step(before)
@@ -61,9 +66,9 @@ class DecentralizedOptimizer(Wrapper):
         buffers = [] if module is None else [b for b in module.buffers() if b.is_floating_point()]
         own = [*self._memory(), *map(_memory, buffers)]
         kept = [x.clone() for x in own]
-        for x in own:
-            x.copy_(functional.allreduce(x, "mean", "raw", self.topology, algorithm="direct"))
         try:
+            for x in own:
+                x.copy_(functional.allreduce(x, "mean", "raw", self.topology, algorithm="direct"))
             yield
         finally:
             for x, local in zip(own, kept):
@@ -80,12 +85,27 @@ class DecentralizedOptimizer(Wrapper):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._finish()
-        self.optimizer.load_state_dict(state["optimizer"])
+        check_names(state, ("optimizer", "gossip"), "optimizer")
+        before = self.gossip.state_dict()
         self.gossip.load_state_dict(to_arrays(state["gossip"]))
+        try:
+            self.optimizer.load_state_dict(state["optimizer"])
+        except Exception:
+            self.gossip.load_state_dict(before)
+            raise
 
     def _local_step(self, before: list[torch.Tensor]) -> list[torch.Tensor]:
-        """What the inner optimizer changes."""
-        self.optimizer.step()
+        """What the inner optimizer changes: nothing, if a gradient scaler found that a gradient overflowed.
+
+        Gradients are this rank's own. A scaler that did not call `step` for those of one rank would leave the others waiting
+        for it, so it leaves unscaling and skipping to this: it says what it found in `grad_scale` and `found_inf`."""
+        scale, overflowed = self.__dict__.get("grad_scale"), self.__dict__.get("found_inf")
+        if scale is not None:
+            for p in self._parameters:
+                if p.grad is not None:
+                    p.grad.div_(scale.to(p.grad.device))
+        if overflowed is None or not overflowed.item():
+            self.optimizer.step()
         return [x - old for x, old in zip(self._memory(), before)]
 
     def _memory(self) -> list[torch.Tensor]:

@@ -7,8 +7,12 @@ from typing import Any, Callable, Iterable, Optional, Union
 import torch
 from mpi4py import MPI
 
-from .. import functional, topocomm
+from .. import agreement, functional, topocomm
 from ..arrays import flatten
+from ..checks import whole
+from ..collectives.base import meet, telling
+from ..functional import compressed
+from ..ports.mpi import port_of
 
 
 class _SelfAdjoint(torch.autograd.Function):
@@ -21,7 +25,7 @@ class _SelfAdjoint(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return ctx.collective(gradients[0].contiguous()), None
+        return _SelfAdjoint.apply(gradients[0], ctx.collective), None  # type: ignore[no-untyped-call]
 
 
 def allreduce(
@@ -58,29 +62,35 @@ def allreduce_(
 
 def broadcast_parameters(parameters: Any, comm: Optional[MPI.Comm] = None, root: int = 0) -> None:
     """Give every rank the root's parameters, exactly: a module's state_dict(), named_parameters(), or tensors."""
-    tensors = parameters.values() if isinstance(parameters, dict) else parameters
-    for item in tensors:
-        tensor = item[1] if isinstance(item, tuple) else item
-        if isinstance(tensor, torch.Tensor):
-            _broadcast(tensor, comm or MPI.COMM_WORLD, root)
+    items = parameters.items() if isinstance(parameters, dict) else parameters
+    named = [item if isinstance(item, tuple) else (str(k), item) for k, item in enumerate(items)]
+    _broadcast_all(named, comm, root)
 
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, comm: Optional[MPI.Comm] = None, root: int = 0) -> None:
     """Give every rank the root's optimizer state (momentum and the like). Every rank must have made the same steps,
     so that the same state exists everywhere."""
-    comm = comm or MPI.COMM_WORLD
-    for state in optimizer.state_dict()["state"].values():
-        for tensor in _tensors(state.values()):
-            _broadcast(tensor, comm, root)
+    states = getattr(optimizer, "optimizer", optimizer).state_dict()["state"]  # that of what ours wrap
+    _broadcast_all([(f"{k} {name}", x) for k, state in states.items() for name, x in state.items()], comm, root)
 
 
-def _tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
-    return (value for value in values if isinstance(value, torch.Tensor))
+def _broadcast_all(named: Iterable[tuple[Any, Any]], comm: Optional[MPI.Comm], root: int) -> None:
+    """All tensors among these, after all ranks agree which there are."""
+    tensors = [(name, x) for name, x in named if isinstance(x, torch.Tensor)]
+    port = port_of(compressed(comm))
+    with telling(port):
+        if not 0 <= whole("root", root) < port.size:
+            raise ValueError(f"root={root} is not one of the ranks 0 to {port.size - 1}")
+    each = ", ".join(f"{name} {str(x.dtype)[6:]} {tuple(x.shape)}" for name, x in tensors)
+    signature = f"broadcast({len(tensors)} tensors, root={root}: {each})"
+    meet(port, signature, agreement.digest(signature), False, "broadcast", always=True)
+    for _, tensor in tensors:
+        _broadcast(tensor, comm or MPI.COMM_WORLD, root)
 
 
 def _broadcast(tensor: torch.Tensor, comm: MPI.Comm, root: int) -> None:
     """MPI's own Bcast of the bytes: exact, whatever codec the communicator has."""
-    data = tensor.detach().cpu().contiguous()
+    data = tensor.detach().cpu().contiguous().resolve_conj().resolve_neg()
     buffer = _bytes(data)
     MPI.Intracomm.Bcast(comm, [buffer, MPI.BYTE], root)
     if data.data_ptr() != tensor.data_ptr():

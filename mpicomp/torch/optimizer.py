@@ -8,10 +8,13 @@ from typing import Any, Callable, Iterable, Iterator, Optional
 import torch
 from mpi4py import MPI
 
+from ..checks import whole
 from ..functional import compressed
-from .buckets import MOST, chooser, fill, named
-from .tensors import dense
-from .wrapper import Wrapper, evaluate, trained
+from ..memory.state import check_names
+from ..ports.mpi import port_of
+from .buckets import MOST, check_saved, chooser, fill, named
+from .tensors import check_dense, dense
+from .wrapper import Wrapper, evaluate
 
 
 class DistributedOptimizer(Wrapper):
@@ -36,29 +39,47 @@ class DistributedOptimizer(Wrapper):
     ):
         super().__init__(optimizer)
         self.comm = compressed(comm)
-        parameters = trained(optimizer)
-        choose = chooser(self.comm._settings, codec, algorithm, feedback)
-        self.buckets = fill(parameters, named(parameters, named_parameters), choose, bucket_bytes)
+        choose = chooser(self.comm._settings, codec, algorithm, feedback, named_parameters is not None)
+        self.buckets = fill(self._parameters, named(self._parameters, named_parameters), choose, bucket_bytes)
         self._next = 0  # the next bucket to be started
         self._enabled = True
+        self._synchronized = False  # whether the gradients are the mean already
+        self._in_backward = False
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.parameters}
-        self._hooks = [p.register_post_accumulate_grad_hook(self._made) for p in parameters]
+        self._hook(self._made)
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Wait for the averaged gradients, then step. A closure is evaluated first, its gradients are averaged."""
         loss = evaluate(closure)
         self.synchronize()
         self.optimizer.step()
+        self._synchronized = False
         return loss
 
     def synchronize(self) -> None:
-        """Wait until every gradient is the mean over all ranks. Does nothing the second time."""
-        if self._next or any(bucket.gradients for bucket in self.buckets):
-            try:
-                self._start(len(self.buckets))
-            finally:
-                self._next = 0
-                self._wait()
+        """Wait until every gradient is the mean over all ranks, also those that backward did not make in this step.
+
+        Every rank must, or step. Does nothing the second time."""
+        if self._synchronized:
+            return
+        try:
+            self._check_parameters()
+        except Exception as error:
+            self._drop(error)
+            raise
+        self._start(len(self.buckets))
+        self._next, self._in_backward = 0, False
+        self._wait()
+        self._synchronized = True
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As the inner optimizer's. After a backward that ended with an error this ends what it had begun, on all ranks."""
+        if self._in_backward:
+            self._drop(RuntimeError("backward ended with an error on this rank"))
+        elif self._next:
+            self.synchronize()
+        self._synchronized = False
+        self.optimizer.zero_grad(set_to_none)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -74,10 +95,6 @@ class DistributedOptimizer(Wrapper):
         """Bytes that this rank sent."""
         return sum(bucket.bytes_sent for bucket in self.buckets)
 
-    def remove_hooks(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-
     def state_dict(self) -> dict[str, Any]:
         """What this rank has to remember; every rank saves its own."""
         return {
@@ -87,28 +104,50 @@ class DistributedOptimizer(Wrapper):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """What state_dict gave, for the same parameters and settings."""
+        check_names(state, ("optimizer", "calls", "buckets"), "optimizer")
+        check_saved(self.buckets, state["buckets"], len(self.buckets))
+        calls = whole("calls", state["calls"], least=0)
         self.optimizer.load_state_dict(state["optimizer"])
-        self.comm._calls = state["calls"]
+        self.comm._calls = calls
         for bucket, saved in zip(self.buckets, state["buckets"]):
             bucket.load_state_dict(saved)
 
     def _made(self, parameter: torch.Tensor) -> None:
         """Called by autograd when a gradient is there."""
+        self._synchronized = False
         if self._enabled:
+            if not self._in_backward:
+                self._in_backward = True
+                torch.autograd.Variable._execution_engine.queue_callback(self._backward_is_through)
             self._bucket_of[id(parameter)].put(parameter, _gradient(parameter))
             ready = self._next
             while ready < len(self.buckets) and self.buckets[ready].complete:
                 ready += 1
             self._start(ready)
 
+    def _backward_is_through(self) -> None:
+        self._in_backward = False
+
     def _start(self, end: int) -> None:
-        while self._next < end:
-            bucket = self.buckets[self._next]
-            for parameter in bucket.parameters:
-                bucket.put(parameter, _gradient(parameter))
-            bucket.start(self.comm, self.comm._calls)
-            self.comm._calls += 1
-            self._next += 1
+        try:
+            while self._next < end:
+                bucket = self.buckets[self._next]
+                for parameter in bucket.parameters:
+                    bucket.put(parameter, _gradient(parameter))
+                bucket.start(self.comm, self.comm._calls)
+                self.comm._calls += 1
+                self._next += 1
+        except Exception as error:
+            self._drop(error)
+            raise
+
+    def _drop(self, error: Exception) -> None:
+        """Forget what is under way. The others are told; they wait for it."""
+        port_of(self.comm).fail(error)
+        self._next, self._in_backward = 0, False
+        for bucket in self.buckets:
+            bucket.gradients, bucket.run = {}, None
 
     def _wait(self) -> None:
         """For all buckets, whatever becomes of one; the first error is raised."""
@@ -126,6 +165,7 @@ def _gradient(parameter: torch.Tensor) -> torch.Tensor:
     """A parameter's gradient, dense in memory; zero if there is none."""
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
+    check_dense(parameter.grad)
     view = dense(parameter.grad)
     if view is None:
         parameter.grad = view = parameter.grad.contiguous()

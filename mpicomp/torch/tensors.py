@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from ..arrays import is_cupy
+from ..errors import BufferError
 
 
 def dense(x: torch.Tensor) -> Optional[torch.Tensor]:
@@ -16,6 +17,12 @@ def dense(x: torch.Tensor) -> Optional[torch.Tensor]:
         return x
     view = x.permute(sorted(range(x.dim()), key=lambda d: -x.stride(d)))
     return view if view.is_contiguous() else None
+
+
+def check_dense(gradient: torch.Tensor) -> None:
+    """Raise if a gradient is a sparse tensor."""
+    if gradient.layout is not torch.strided:
+        raise BufferError("a sparse gradient cannot be averaged: make the layer with sparse=False")
 
 
 def to_tensors(state: Any) -> Any:

@@ -120,6 +120,58 @@ def test_a_rank_with_a_wrong_update_tells_the_others_before_anything_is_sent(rin
         assert made.calls == 1
 
 
+@pytest.mark.ranks(2, 3)  # all are neighbours of rank 0
+@pytest.mark.parametrize("method", METHODS)
+def test_a_failed_call_leaves_the_parameters_as_they_were(ring, method):
+    x, update = np.full((6, 5), 1.0 + ring.rank), np.ones((6, 5))
+    made = gossip.find(method)(ring, x, **METHODS[method])
+    made.mix(x)
+    before = x.copy()
+    with pytest.raises(mpicomp.Error):
+        made.step(x if ring.rank else np.ones((6, 6)), update)
+    assert np.array_equal(x, before)
+
+
+@pytest.mark.ranks(2, 3)
+@pytest.mark.parametrize("how", ["segment", "shapes", "names", "seed"])
+def test_ranks_whose_methods_differ_all_get_an_error(ring, how):
+    odd = ring.rank == 0
+    x = np.ones(6000, "f4")
+    params = {"shapes": [x[:10], x[10:]] if odd else [x[:20], x[20:]], "names": {"ab"[odd]: x}}.get(how, x)
+    options = {"segment": {"segment": 4000 if odd else 8000}, "seed": {"seed": int(odd)}}.get(how, {})
+    made = gossip.Choco(ring, params, "natural", gamma=0.1, **options)
+    with pytest.raises(mpicomp.DisagreementError, match=r"shapes|graph=|segment=|seed="):
+        made.mix(params)
+    assert np.all(x == 1)
+
+
+@pytest.mark.ranks(2, 3)
+def test_ranks_that_count_differently_all_get_an_error(ring):
+    x = np.ones(100)
+    made = gossip.DCD(ring, x, "natural")
+    made.mix(x)
+    if ring.rank == 0:
+        made.reset()
+    with pytest.raises(mpicomp.Error):
+        made.mix(x)
+    assert np.all(x == 1)
+
+
+def test_dicts_go_by_name(ring):
+    x = {"a": np.full(3, 1.0), "b": np.full(3, 2.0)}
+    if ring.rank == 0:
+        x = dict(reversed(x.items()))
+    gossip.DPSGD(ring, x).mix(x)
+    assert np.allclose(x["a"], 1) and np.allclose(x["b"], 2)
+
+
+@pytest.mark.ranks(2, 3)
+def test_a_rank_that_cannot_make_a_method_tells_the_others(ring):
+    x = np.ones(8, int if ring.rank == 0 else float)
+    with pytest.raises(mpicomp.Error, match="floating-point"):
+        gossip.DPSGD(ring, x).mix(x)
+
+
 def test_save_and_restore(ring):
     x = parameters(ring.rank)
     method = gossip.Choco(ring, x, codec="natural", gamma=0.3)

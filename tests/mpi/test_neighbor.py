@@ -411,6 +411,80 @@ def test_neighbor_allreduce_takes_weights(base):
             ring.neighbor_allreduce(x, weights=np.ones(P))
 
 
+def test_some_ranks_may_give_weights_where_others_ask_for_them():
+    others = [r for r in range(P) if r != WORLD.rank]
+    comm = mpicomp.Distgraphcomm(WORLD.Create_dist_graph_adjacent(others, others))
+    given = dict.fromkeys(range(P), 1 / P)
+    x = np.full(4, float(WORLD.rank))
+    assert np.allclose(comm.neighbor_allreduce(x, weights=given if WORLD.rank else None), (P - 1) / 2)
+
+
+def test_duplicates_keep_the_weights():
+    lazy = 0.5 * np.eye(P) + 0.5 * mpicomp.topology.ring(P).matrix
+    for comm in (mpicomp.ring(WORLD, weights=lazy), mpicomp.graph(WORLD, networkx.complete_graph(P), weights=lazy)):
+        again = comm.Dup()
+        assert np.array_equal(again.mixing.matrix, comm.mixing.matrix)
+        again.Free(), comm.Free()
+    torus = mpicomp.torus(WORLD, weights="uniform")
+    assert torus.Sub([True, False])._weights == "uniform"
+
+
+@pytest.mark.ranks(2, 3, 4)
+def test_ranks_with_different_graphs_all_get_an_error(base):
+    star = [{0, *range(P)}] + [{0}] * (P - 1)
+    path = [{q for q in (r - 1, r + 1) if 0 <= q < P} for r in range(P)]
+    lazy = 0.5 * np.eye(P) + 0.5 * mpicomp.topology.ring(P).matrix
+    if P > 2:
+        with pytest.raises(mpicomp.DisagreementError, match="neighbours"):
+            mpicomp.graph(base, dict(enumerate(star if WORLD.rank else path)))
+    with pytest.raises(mpicomp.DisagreementError, match="fingerprint"):
+        mpicomp.ring(base, weights=lazy if WORLD.rank else None)
+    with pytest.raises(mpicomp.Error, match="does not fit"):
+        mpicomp.torus(base, (P + 1, 1) if WORLD.rank == 0 else None)
+
+
+def test_a_rank_alone_gets_what_it_sends():
+    alone = mpicomp.ring(MPI.COMM_SELF, "natural", algorithm="direct")
+    x, out = data(0, 1000), np.zeros((2, 1000), "f4")
+    alone.Neighbor_allgather(x, out)
+    assert np.array_equal(out, [x, x])
+    assert np.allclose(alone.neighbor_allreduce(x), x)
+
+
+def test_more_segments_than_there_can_be(base):
+    ring = mpicomp.ring(base)
+    x = np.ones(1_100_000, "f4")
+    assert np.allclose(ring.neighbor_allreduce(x, segment=4096, codec="raw"), 1)
+
+
+def test_settings_that_a_neighbour_collective_does_not_have_are_refused(base):
+    ring = mpicomp.ring(base)
+    x, out = data(0, 100), np.zeros((2, 100), "f4")
+    for settings, words in (
+        ({"feedback": True}, "remembers nothing"),
+        ({"algorithm": "halving"}, "no algorithm named 'halving'"),
+        ({"codec": ("natural", "raw")}, "no way back"),
+    ):
+        for call in (ring.Neighbor_allgather, ring.Ineighbor_allgather, ring.Neighbor_allgather_init):
+            WORLD.Barrier()
+            with pytest.raises(mpicomp.Error, match=words):
+                call(x, out, **settings)
+    assert not out.any()
+
+
+def test_counts_may_be_left_out_as_in_mpi4py(base):
+    ring = mpicomp.ring(base)
+    x, wanted = data(ring.rank, 50), np.zeros((2, 50), "f4")
+    ring.Neighbor_allgather(x, wanted, codec="fp16")
+    for rest in ([None], [50], [None, MPI.FLOAT], [None, None, MPI.FLOAT], [[50, 50]]):
+        out = np.zeros((2, 50), "f4")
+        ring.Neighbor_allgatherv(x, [out, *rest], codec="fp16")
+        assert np.array_equal(out, wanted), rest
+    WORLD.Barrier()
+    with pytest.raises(ValueError, match="list of one"):
+        ring.Neighbor_allgatherv(x, [out], codec="fp16")
+
+
 def test_existing_communicators_are_refined():
     cart = WORLD.Create_cart([P], [True])
     ring = mpicomp.Cartcomm(cart, "natural", algorithm="direct")

@@ -467,6 +467,201 @@ def test_everybody_gets_the_roots_parameters_and_momenta(comm):
     assert_the_same_on_every_rank([state["momentum_buffer"] for state in optimizer.state.values()])
 
 
+def test_a_scaler_unscales_for_a_fused_inner_optimizer(comm):
+    moved = []
+    for fused in (False, True):
+        model = network()
+        optimizer = DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1, fused=fused), comm, "raw")
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        scaler.scale(loss_of(model)).backward()
+        optimizer.synchronize()
+        scaler.step(optimizer)
+        moved.append([p.detach().clone() for p in model.parameters()])
+    for a, b in zip(*moved):
+        assert torch.allclose(a, b, rtol=1e-5)
+
+
+def test_synchronize_averages_what_no_hook_saw(comm):
+    model = network()
+    optimizer = optimizer_of(model, comm, "raw")
+    with optimizer.no_sync():
+        loss_of(model).backward()
+    optimizer.synchronize()
+    assert_the_same_on_every_rank(gradients(model))
+    optimizer.step()
+    for p, made in zip(model.parameters(), torch.autograd.grad(loss_of(model, 1), list(model.parameters()))):
+        p.grad = made
+    optimizer.step()
+    assert_the_same_on_every_rank(model.parameters())
+
+
+def test_a_rank_without_a_batch_takes_part(comm):
+    model = network()
+    optimizer = optimizer_of(model, comm, "raw")
+    if WORLD.rank or WORLD.size == 1:
+        loss_of(model).backward()
+    optimizer.step()
+    assert_the_same_on_every_rank(model.parameters())
+    train(model, optimizer, 1, first=1)
+    assert_the_same_on_every_rank(model.parameters())
+
+
+@pytest.mark.parametrize("way", ["freeze", "unfreeze", "add"])
+def test_parameters_that_change_after_wrapping_are_noticed(comm, way):
+    model = network()
+    model[0].requires_grad_(way != "unfreeze")
+    inner = torch.optim.SGD(model.parameters(), 0.1)
+    ring = mpicomp.ring(comm)
+    for optimizer in (DistributedOptimizer(inner, comm, "raw"), DecentralizedOptimizer(inner, ring, "d-psgd")):
+        if way == "add":
+            inner.add_param_group({"params": [nn.Parameter(torch.zeros(3))]})
+        else:
+            model[0].requires_grad_(way == "unfreeze")
+        before = bits(model.parameters())
+        WORLD.Barrier()
+        with pytest.raises(RuntimeError, match="wrap the inner optimizer again"):
+            loss_of(model).backward()
+            optimizer.step()
+        optimizer.remove_hooks()
+        assert bits(model.parameters()) == before
+        model[0].requires_grad_(way != "unfreeze")
+
+
+class Failing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise ValueError("in backward")
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_after_an_error_within_backward_training_goes_on(comm, everywhere):
+    model = network()
+    optimizer = DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), comm, "raw", bucket_bytes=100)
+
+    def failing():
+        x, y = batch()
+        for k, layer in enumerate(model):
+            x = layer(Failing.apply(x) if k == 2 and (everywhere or WORLD.rank == 0) else x)
+        return nn.functional.cross_entropy(x, y)
+
+    with pytest.raises((ValueError, mpicomp.Error, RuntimeError), match="in backward|backward ended"):
+        try:
+            failing().backward()
+            if WORLD.size == 1 and not everywhere:
+                raise ValueError("in backward")
+            optimizer.step()
+        finally:
+            optimizer.zero_grad()
+    WORLD.Barrier()
+    train(model, optimizer, 2)
+    assert_the_same_on_every_rank(model.parameters())
+
+
+def test_an_optimizer_that_is_gone_or_wrapped_again_leaves_backward_alone(comm):
+    model = network()
+    inner = torch.optim.SGD(model.parameters(), 0.1)
+    optimizer = DistributedOptimizer(inner, comm, "raw")
+    optimizer = DistributedOptimizer(inner, comm, "raw")
+    train(model, optimizer, 3)
+    assert_the_same_on_every_rank(model.parameters())
+    sent = comm.stats.calls
+    del optimizer
+    train(model, inner, 2)
+    assert comm.stats.calls == sent
+
+
+def test_states_that_do_not_fit_change_nothing(comm):
+    def fresh(lr, **settings):
+        model = network()
+        return DistributedOptimizer(torch.optim.SGD(model.parameters(), lr), comm, "natural", **settings)
+
+    saved = fresh(0.1, bucket_bytes=100).state_dict()
+    for optimizer, state, words in (
+        (fresh(0.5), saved, "for 1 buckets"),
+        (fresh(0.5), {"optimizer": saved["optimizer"]}, "expected"),
+        (fresh(0.5), {**fresh(0.1).state_dict(), "buckets": [{"step": 0}]}, "with feedback"),
+    ):
+        calls = optimizer.comm._calls
+        with pytest.raises(ValueError, match=words):
+            optimizer.load_state_dict(state)
+        assert optimizer.param_groups[0]["lr"] == 0.5 and optimizer.comm._calls == calls
+    ring = mpicomp.ring(comm)
+    one, other = (
+        DecentralizedOptimizer(torch.optim.SGD(network().parameters(), lr), ring, method)
+        for lr, method in ((0.1, "dcd"), (0.5, "power-gossip"))
+    )
+    with pytest.raises(ValueError, match="another method"):
+        other.load_state_dict(one.state_dict())
+    assert other.param_groups[0]["lr"] == 0.5
+
+
+def test_a_hook_state_from_before_the_first_step_forgets_everything(comm):
+    model, state = parallel(comm, codec="topk:ratio=0.1", feedback=True, algorithm="direct")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    begin, parameters = copy.deepcopy(state.state_dict()), copy.deepcopy(model.state_dict())
+    results = []
+    for _ in range(2):
+        state.load_state_dict(begin)
+        model.load_state_dict(parameters)
+        train(model, optimizer, 3)
+        results.append(bits(model.parameters()))
+    assert results[0] == results[1]
+
+
+def test_sparse_gradients_are_refused_on_every_rank(comm):
+    layer = nn.Embedding(10, 4, sparse=True)
+    optimizer = DistributedOptimizer(torch.optim.SGD(layer.parameters(), 0.1), comm, "raw")
+    with pytest.raises(mpicomp.Error, match="sparse"):
+        layer(torch.tensor([1])).sum().backward()
+    optimizer.remove_hooks()
+    WORLD.Barrier()
+    model = DistributedDataParallel(nn.Embedding(10, 4, sparse=True))
+    model.register_comm_hook(HookState(comm, "raw"), ddp_hook)
+    with pytest.raises((RuntimeError, mpicomp.Error), match="sparse"):
+        model(torch.tensor([1])).sum().backward()
+
+
+def test_what_cannot_be_wrapped_copied_or_named_says_so(comm):
+    model = network()
+    with pytest.raises(TypeError, match="closure"):
+        DistributedOptimizer(torch.optim.LBFGS(model.parameters()), comm)
+    optimizer = optimizer_of(model, comm)
+    with pytest.raises(TypeError, match="state_dict"):
+        copy.deepcopy(optimizer)
+    with pytest.raises(ValueError, match="named_parameters"):
+        DistributedOptimizer(optimizer.optimizer, comm, {"*.bias": "raw"})
+    with pytest.raises(ValueError, match="named_parameters"):
+        HookState(comm, {"*.bias": "raw"})
+
+
+def test_what_is_broadcast_must_be_the_same_on_every_rank(comm):
+    model = network(seed=WORLD.rank)
+    optimizer = optimizer_of(model, comm)
+    with optimizer.no_sync():
+        loss_of(model).backward()
+    optimizer.optimizer.step()
+    broadcast_optimizer_state(optimizer, comm)
+    assert_the_same_on_every_rank([state["momentum_buffer"] for state in optimizer.state.values()])
+    z = torch.full((3,), 1.0 - 1j * (1 + WORLD.rank)).conj()
+    broadcast_parameters([z], comm)
+    assert torch.equal(z, torch.full((3,), 1.0 + 1j))
+    if WORLD.size == 1:
+        return
+    odd = WORLD.rank == 0
+    for mine in (
+        [torch.zeros(4)] * (1 + odd),
+        [torch.zeros(4, dtype=torch.int32 if odd else torch.float32)],
+        [torch.zeros(4 + odd)],
+    ):
+        WORLD.Barrier()
+        with pytest.raises(mpicomp.DisagreementError, match="tensors"):
+            broadcast_parameters(mine, comm)
+
+
 @pytest.mark.skipif(WORLD.size == 1, reason="nobody to hear of it")
 def test_an_error_in_the_optimizer_reaches_every_rank(comm):
     model = network()
@@ -546,6 +741,44 @@ def test_a_resumed_decentralized_training_makes_the_same_bits(comm, method, sett
     assert bits(again.parameters()) == bits(model.parameters())
 
 
+@pytest.mark.parametrize("method", ["d-psgd", "choco"])
+def test_a_scaler_that_finds_an_overflow_on_one_rank_skips_its_local_step_alone(comm, method):
+    model = network()
+    inner = torch.optim.SGD(model.parameters(), 0.1)
+    optimizer = DecentralizedOptimizer(
+        inner, mpicomp.ring(comm), method, **({"gamma": 0.3} if method == "choco" else {})
+    )
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+    for step in range(4):
+        optimizer.zero_grad()
+        bad = step == 1 and WORLD.rank == 0
+        scaler.scale(loss_of(model, step) * (float("inf") if bad else 1)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert all(torch.isfinite(p).all() for p in model.parameters())
+    assert scaler.get_scale() == (32.0 if WORLD.rank == 0 else 64.0)
+    assert optimizer.gossip.calls == 4
+    if WORLD.size == 1:
+        plain = network()
+        reference = torch.optim.SGD(plain.parameters(), 0.1)
+        for step in (0, 2, 3):
+            reference.zero_grad()
+            loss_of(plain, step).backward()
+            reference.step()
+        for a, b in zip(model.parameters(), plain.parameters()):
+            assert torch.allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_an_average_that_fails_leaves_the_parameters_alone(comm):
+    model = network(seed=WORLD.rank)
+    optimizer = DecentralizedOptimizer(torch.optim.SGD(model.parameters(), 0.1), mpicomp.ring(comm), "d-psgd")
+    before = bits(model.parameters())
+    if WORLD.size > 1:
+        with pytest.raises(mpicomp.Error), optimizer.average_model(nn.BatchNorm1d(3 + WORLD.rank)):
+            pass
+    assert bits(model.parameters()) == before
+
+
 def test_a_model_with_channels_last_weights_and_running_means_is_averaged(comm):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten()).to(memory_format=torch.channels_last)
@@ -575,6 +808,16 @@ def test_the_gradient_of_an_allreduce_is_an_allreduce(comm):
     x = torch.ones(5, requires_grad=True)
     (allreduce(x, codec="raw", comm=comm) * (WORLD.rank + 1)).sum().backward()
     assert torch.equal(x.grad, torch.full((5,), float(sum(range(1, WORLD.size + 1)))))
+
+
+def test_second_derivatives_go_through_an_allreduce_too(comm):
+    """F = s^2 sum x_r^2, s = sum x_r; G = sum dF/dx_r. By hand on two ranks: dG/dx = 4 q + 8 s x + 6 s^2."""
+    x = torch.tensor([2.0], requires_grad=True)
+    total = allreduce(x, codec="raw", comm=comm)
+    (first,) = torch.autograd.grad(((total * x) ** 2).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    if WORLD.size == 2:
+        assert second.item() == pytest.approx(192)
 
 
 def test_the_average_with_the_neighbours_and_its_gradient(comm):
