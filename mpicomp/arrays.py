@@ -199,7 +199,8 @@ def empty_like(x: Any) -> Any:
     if is_torch(x):
         return sys.modules["torch"].empty_like(x.detach())
     if is_cupy(x):
-        return sys.modules["cupy"].empty_like(x)
+        with x.device:
+            return sys.modules["cupy"].empty_like(x)
     return np.empty_like(x)
 
 
@@ -211,22 +212,39 @@ def detached(x: Any) -> Any:
 def empty(n: Any, dtype: Any, like: Any = None) -> Any:
     """n values (or an array of that shape) of a NumPy dtype, in the memory (host or device) where the flat array `like` is."""
     if like is not None and is_cupy(like):
-        return sys.modules["cupy"].empty(n, dtype)
+        with like.device:
+            return sys.modules["cupy"].empty(n, dtype)
     return np.empty(n, dtype)
 
 
 def zeros(n: int, dtype: Any, like: Any = None) -> Any:
     """n zeros, where the flat array `like` is. On the host they take no memory before they are written."""
     if like is not None and is_cupy(like):
-        return sys.modules["cupy"].zeros(n, dtype)
+        with like.device:
+            return sys.modules["cupy"].zeros(n, dtype)
     return np.zeros(n, dtype)
+
+
+def settle(like: Any) -> None:
+    """Wait for the device on which `like` is, if it is on one. For what is kept from call to call: each may have a stream of
+    its own, and no user can put work in order with memory that he does not see."""
+    if like is not None and is_cupy(like):
+        like.device.synchronize()
+
+
+def place(x: Any) -> int:
+    """Which device an array is on; -1 is the host."""
+    return x.device.id if x is not None and is_cupy(x) else -1
 
 
 def beside(x: Any, like: Any) -> Any:
     """x in the memory (host or device) where `like` is."""
     if is_cupy(like) == is_cupy(x):
         return x
-    return sys.modules["cupy"].asarray(x) if is_cupy(like) else x.get()
+    if not is_cupy(like):
+        return x.get()
+    with like.device:
+        return sys.modules["cupy"].asarray(x)
 
 
 _view: Callable[[Any], Any] = (ctypes.c_char * 0).from_buffer
@@ -266,7 +284,8 @@ def check_apart(flats: Mapping[str, Flat], verb: str) -> None:
 def as_wire(wire: Any) -> Any:
     """Bytes of any sort as a flat uint8 array."""
     if is_cupy(wire):
-        return wire.reshape(-1).view("u1")
+        flat = wire.reshape(-1).view("u1")
+        return flat if flat.data.ptr % 8 == 0 else flat.copy()  # kernels load several bytes at a time
     try:
         return np.frombuffer(
             memoryview(wire).cast("B") if not isinstance(wire, np.ndarray) else wire.reshape(-1).view("u1"), "u1"

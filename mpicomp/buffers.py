@@ -149,8 +149,8 @@ def same_kind(x: Flat, out: Flat) -> None:
     """Both buffers of a collective must hold the same sort of numbers, in the same sort of memory."""
     if x.kind != out.kind or x.unit != out.unit:
         raise BufferError(f"sendbuf holds {arrays.label(x)} and recvbuf {arrays.label(out)}")
-    if arrays.is_cupy(x.data) != arrays.is_cupy(out.data):
-        raise BufferError("one of sendbuf and recvbuf is on a GPU, the other is not")
+    if arrays.place(x.data) != arrays.place(out.data):
+        raise BufferError("one of sendbuf and recvbuf is on a GPU, the other is not, or on another one")
 
 
 def _words(spec: Any) -> str:

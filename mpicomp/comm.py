@@ -8,6 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 from . import agreement, buffers, engine, planning, settings, shortcut
+from .arrays import settle
 from .codecs import Codec
 from .collectives import allreduce, base, many, untouched
 from .errors import BufferError, CodecError, SettingError
@@ -204,6 +205,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
 
     def _starter(self, call: Any, seed: Optional[int]) -> Callable[[], engine.Run]:
         """Starts a persistent call: each time with random numbers of its own, counted from a seed that was given."""
+        settle(call.x.data)  # a list's pack
         starts = iter(range(1 << 62))
         if seed is not None:
             return lambda: call.start(call.settings.seed, next(starts))

@@ -45,13 +45,22 @@ def source(name: str) -> str:
     return text((folder() / "cuda" / f"{name}.cu").resolve())
 
 
-def kernel(name: str) -> Callable[..., Any]:
-    """The kernel `name` with CuPy arrays for pointers. Launched on the current stream; does not wait for it."""
-    return _kernel(name, cupy_module().cuda.runtime.getDevice())
+def kernel(name: str, device: Any = None) -> Callable[..., Any]:
+    """The kernel `name` with CuPy arrays of a device (the current one) for pointers. Launched on the current stream; does
+    not wait for it."""
+    current = cupy_module().cuda.runtime.getDevice()
+    if device is None or device.id == current:
+        return _kernel(name, current)
+
+    def call(*args: Any) -> int:
+        with device:
+            return _kernel(name, device.id)(*args)
+
+    return call
 
 
 @cache
-def _kernel(name: str, device: int) -> Callable[..., Any]:
+def _kernel(name: str, device: int) -> Callable[..., int]:
     cupy = cupy_module()
     verb, kind = name.rsplit("_", 1)
     codec, verb = ("", verb) if verb in launch.ARGUMENTS else verb.split("_", 1)

@@ -12,6 +12,7 @@ from .collectives import untouched
 from .collectives.allreduce import prepare
 from .comm import Comm
 from .errors import CodecError, SettingError
+from .ports.device import in_turn
 from .ports.mpi import kept
 
 
@@ -35,7 +36,8 @@ def allreduce(
     if call is not None:
         comm._complete(call, seed)
         if mean and call.plan.algorithm == "raw":
-            divide(call.out.data, comm.size)
+            with in_turn(call.out.data):
+                divide(call.out.data, comm.size)
     elif mean:
         comm._refuse(CodecError(f"a mean needs floating-point data, not {getattr(x, 'dtype', type(x).__name__)}"))
     else:

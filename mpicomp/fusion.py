@@ -65,6 +65,11 @@ class Fused:
             flat.data[:] = place.data
 
     @property
+    def data(self) -> Any:
+        """One of the arrays: it tells where they are."""
+        return self.arrays[0].data
+
+    @property
     def nbytes(self) -> int:
         return sum(flat.nbytes for flat in self.arrays)
 

@@ -83,7 +83,7 @@ def kernel(name: str, like: Any = None) -> Callable[..., Any]:
     if is_cupy(like):
         from . import device
 
-        return device.kernel(name)
+        return device.kernel(name, like.device)
     return host_kernel(name)
 
 

@@ -175,6 +175,7 @@ class MemoryPrequest(Prequest):
     def __init__(self, begin: Callable[[int, int], Run], memory: Any, number: tuple[int, int]):
         super().__init__(begin)
         self._memory, self._number = memory, number
+        memory.settle()
 
     def state_dict(self) -> dict[str, Any]:
         """What this rank remembers, and what its random numbers follow from: save each rank's own."""

@@ -99,8 +99,8 @@ template <class K> MC_FN void orthonormalize(typename K::SUM *left, mc_i64 n, mc
         double before = dot<in_double>(v, v, n);
         for (int twice = 0; twice < 2; twice++)
             for (mc_i64 s = 0; s < t; s++) {
-                REAL along = K::narrowed(dot<in_double>(left + s * n, v, n));
-                EACH_LANE(i, n) v[i] = K::add(v[i], -K::mul(along, left[s * n + i]));
+                REAL back = K::mul(K::narrowed(dot<in_double>(left + s * n, v, n)), (REAL)-1); /* a minus sign would flush */
+                EACH_LANE(i, n) v[i] = K::add(v[i], K::mul(back, left[s * n + i]));
                 __syncthreads();
             }
         double after = dot<in_double>(v, v, n), length = sqrt(after);

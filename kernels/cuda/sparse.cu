@@ -236,11 +236,12 @@ MC_FN void select_topk(const typename K::STORED *x, int m, int k, mc_u8 *values,
     mc_u32 width = mc_topk_width(m);
     mark_largest<K>(x, m, k);
     EACH_SHARED(i, m)
-        if (is_kept(i)) {
+        if (is_kept(i))
             store_item(values + (mc_i64)number_of(i) * sizeof *x, x[i]);
-            if (width)
-                put_index(tail, number_of(i), width, i);
-        }
+    __syncthreads(); /* the last value and the first index may share a word */
+    EACH_SHARED(i, m)
+        if (width && is_kept(i))
+            put_index(tail, number_of(i), width, i);
     __syncthreads();
     if (threadIdx.x == 0)
         tail[indices_size(m, k)] = room()->infinite > (mc_u32)k;

@@ -16,7 +16,7 @@ import numpy as np
 from mpi4py import MPI
 
 from .. import agreement, buffers
-from ..arrays import Flat, check_apart, detached, is_cupy
+from ..arrays import Flat, check_apart, detached, place
 from ..codecs import Codec, LowRank
 from ..codecs import codec as make_codec
 from ..codecs.base import divide
@@ -25,6 +25,7 @@ from ..engine import Run
 from ..errors import BufferError, CodecError
 from ..fusion import SMALL, Fused, FusedReduction
 from ..ports.base import Finish
+from ..ports.device import in_turn
 from ..ports.mpi import port_of
 from ..request import Together
 from ..settings import Settings
@@ -48,7 +49,8 @@ class FusedCall(Call):
             if finish is not None:
                 finish(error)
 
-        self.x.gather()
+        with in_turn(self.x.data):
+            self.x.gather()
         return super().start(seed, call, finished)
 
 
@@ -139,8 +141,8 @@ def _named(many: Any) -> Sequence[tuple[str, Any]]:
 
 def _check(flats: dict[str, Flat]) -> None:
     """All in one sort of memory, and none in that of another: it would be summed twice."""
-    if len({is_cupy(flat.data) for flat in flats.values()}) > 1:
-        raise BufferError("some of the arrays are on a GPU, others are not: sum them in two calls")
+    if len({place(flat.data) for flat in flats.values()}) > 1:
+        raise BufferError("some of the arrays are on a GPU, others are not, or on another one: sum them in two calls")
     check_apart(flats, "summed")
 
 
@@ -191,6 +193,11 @@ def request(batch: Batch, carried: Callable[[FusedCall], Any], left: Callable[[A
 
 def sum_raw(comm: MPI.Intracomm, call: Call, mean: bool) -> None:
     """The arrays of a call by MPI's own Allreduce: small ones packed into one message, large ones each in place."""
+    with in_turn(call.x.data):
+        _sum_raw(comm, call, mean)
+
+
+def _sum_raw(comm: MPI.Intracomm, call: Call, mean: bool) -> None:
     flats = call.x.arrays
     small = [flat for flat in flats if flat.nbytes <= SMALL]
     if len(small) > 1:

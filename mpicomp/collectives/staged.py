@@ -12,7 +12,7 @@ from typing import Any, Sequence
 from .. import arrays
 from ..errors import BufferError
 from ..ports.cuda_aware import cuda_aware
-from ..ports.device import callers_streams
+from ..ports.device import callers_streams, mark
 from ..request import Request
 
 
@@ -24,7 +24,8 @@ def on_gpu(args: Sequence[Any]) -> bool:
 
 
 class Staged:
-    """The arguments of a collective as MPI can take them. `take` before it begins, `land` when it is through."""
+    """The arguments of a collective as MPI can take them. `mark` in the caller's thread, whose streams they are, `take`
+    before it begins, `land` when it is through."""
 
     def __init__(self, name: str, args: Sequence[Any]):
         self.args = list(args)
@@ -38,11 +39,16 @@ class Staged:
         written = self.args[0 if name == "Bcast" else 1]
         self._written = _data(written)
         self._streams: list[Any] = []
+        self._events: list[Any] = []
+
+    def mark(self) -> Staged:
+        self._streams = callers_streams(self._copies[0][0].device)
+        self._events = [mark(stream) for stream in self._streams]
+        return self
 
     def take(self) -> None:
-        self._streams = callers_streams(self._copies[0][0].device)
-        for stream in self._streams:
-            stream.synchronize()
+        for event in self._events:
+            event.synchronize()
         for device, host in self._copies:
             if host is not device:
                 device.get(stream=self._streams[0], out=host)
@@ -63,7 +69,7 @@ class StagedRequest(Request):
         self._staged, self._request, self._under_way = staged, request, under_way
 
     def Start(self) -> None:
-        self._staged.take()
+        self._staged.mark().take()
         self._request.Start()
         self._under_way = True
 

@@ -47,7 +47,7 @@ def now(comm: Any, name: str, args: Sequence[Any], call: Any = None) -> None:
     if comm._watched:
         engine.wait(_start(comm, name, args, call))
     elif on_gpu(args):
-        staged = Staged(name, args)
+        staged = Staged(name, args).mark()
         staged.take()
         getattr(comm._handle, name)(comm, *staged.args)
         staged.land()
@@ -61,7 +61,7 @@ def later(comm: Any, name: str, args: Sequence[Any], call: Any = None) -> Any:
         return Request(_start(comm, name, args, call))
     begin = getattr(comm._handle, "I" + name.lower())
     if on_gpu(args):
-        staged = Staged(name, args)
+        staged = Staged(name, args).mark()
         staged.take()
         return StagedRequest(staged, begin(comm, *staged.args), under_way=True)
     return begin(comm, *args)
@@ -84,7 +84,7 @@ def _start(comm: Any, name: str, args: Sequence[Any], call: Any) -> engine.Run:
     signature = f"{name}({_words(name, args)}) by MPI" if call is None else call.signature
     digest = agreement.digest(signature)
     begin, tag = getattr(comm._handle(port.comm), "I" + name.lower()), port.tag(digest)
-    number, staged = port.calls, Staged(name, args) if on_gpu(args) else None
+    number, staged = port.calls, Staged(name, args).mark() if on_gpu(args) else None
 
     def lane() -> Iterator[Any]:
         port.heed(number)  # a rank that only sends would not notice that the others have given up

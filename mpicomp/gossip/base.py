@@ -11,7 +11,7 @@ from typing import Any, Iterator, Optional
 import numpy as np
 
 from .. import engine
-from ..arrays import KINDS, Flat
+from ..arrays import KINDS, Flat, settle
 from ..codecs import Codec, Raw
 from ..codecs.base import Stream, add, difference, multiply
 from ..engine import Run
@@ -19,7 +19,7 @@ from ..errors import CodecError
 from ..exchange import Exchange, Link
 from ..job import Randomness
 from ..memory.state import checked, write
-from ..ports.device import port_for
+from ..ports.device import in_turn, port_for
 from ..schedules.cuts import segment_for
 from ..schedules.neighbor import neighbor
 from ..topology import Topology, TopologyError, portable
@@ -35,7 +35,9 @@ class _Making(type):
     def __call__(cls, comm: Any, *args: Any, **settings: Any) -> Any:
         comm = comm if hasattr(comm, "_agreement") else _refined(comm)
         with _telling(comm._port()):
-            return super().__call__(comm, *args, **settings)
+            made = super().__call__(comm, *args, **settings)
+            settle(made.layout.like)
+            return made
 
 
 class Gossip(metaclass=_Making):
@@ -89,7 +91,8 @@ class Gossip(metaclass=_Making):
             port = port_for(port, self.layout.like)
             watch = self._comm._watch(type(self).__name__, self.layout, self.codec)
             port = port if watch is None else WatchedPort(port, watch)
-            lanes, finish = self._prepare(port, flats, changes if self.update_first else None)
+            with in_turn(self.layout.like):
+                lanes, finish = self._prepare(port, flats, changes if self.update_first else None)
 
         def end(error: Optional[BaseException]) -> None:
             if error is None:
@@ -115,6 +118,7 @@ class Gossip(metaclass=_Making):
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of all that is remembered: save each rank's own, and restore all of them."""
+        settle(self.layout.like)
         saved = {name: array.copy() for name, array in self._arrays().items()}
         counts = {"calls": self.calls, "seed": self._number[0], "number": self._number[1], "rank": self.rank}
         return {"method": type(self).__name__, **counts, **saved}
@@ -125,16 +129,23 @@ class Gossip(metaclass=_Making):
         found = checked(state, mine, ["calls", "seed", "number", "rank"], "method", method=type(self).__name__)
         if found["rank"] != self.rank:
             raise ValueError(f"this state is of rank {found['rank']}; this is rank {self.rank}")
+        settle(self.layout.like)
         self.calls, self._number = found["calls"], (found["seed"], found["number"])
         write(found, mine)
+        settle(self.layout.like)
 
     def reset(self) -> None:
         """Forget everything, on every rank."""
+        settle(self.layout.like)
         self.calls = 0
-        for array in self._arrays().values():
-            array[:] = 0
+        self._forget()
+        settle(self.layout.like)
 
     # What a method defines
+
+    def _forget(self) -> None:
+        for array in self._arrays().values():
+            array[:] = 0
 
     def _describe(self) -> str:
         return f"codec={self.codec}"

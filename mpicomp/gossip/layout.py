@@ -62,8 +62,8 @@ class Layout:
                 raise BufferError(f"{name} and its update: one is in C's order and the other in Fortran's")
 
     def _check_memory(self, flats: Sequence[Flat]) -> None:
-        if any(arrays.is_cupy(flat.data) != arrays.is_cupy(self.like) for flat in flats):
-            raise BufferError("some of the arrays are on a GPU, others are not: use one method each")
+        if any(arrays.place(flat.data) != arrays.place(self.like) for flat in flats):
+            raise BufferError("some of the arrays are on a GPU, others are not, or on another one: use one method each")
 
     def vector(self, flats: Sequence[Flat]) -> np.ndarray:
         """A copy of all values in one vector."""

@@ -63,9 +63,8 @@ class PowerGossip(Gossip):
         self._draw_all()
         self._order = [self.neighbors.index(r) for r in rotated(self.neighbors, self.rank, self.topology.size)]
 
-    def reset(self) -> None:
-        """Start anew, on every rank."""
-        self.calls, self.t[0] = 0, 1
+    def _forget(self) -> None:
+        self.t[0] = 1
         self._draw_all()
 
     def _describe(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ..arrays import beside, is_cupy
+from ..arrays import beside, is_cupy, settle
 from ..checks import whole
 
 
@@ -19,18 +19,25 @@ class State:
         """What is saved, by name."""
         raise NotImplementedError
 
+    def settle(self) -> None:
+        """On a GPU: wait until nobody writes or reads it."""
+        settle(next((array for _, array in self.arrays()), None))
+
     def advance(self) -> None:
         """A call is through."""
         self.step += 1
 
     def reset(self) -> None:
         """Forget everything; every rank must."""
+        self.settle()
         self.step = 0
         for _, array in self.arrays():
             array[:] = 0
+        self.settle()
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of all that is remembered: save each rank's own, and restore all of them."""
+        self.settle()
         return {"step": self.step, **{name: array.copy() for name, array in self.arrays()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -43,8 +50,10 @@ class State:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Write what `checked` gave."""
+        self.settle()
         self.step = state["step"]
         write(state, dict(self.arrays()))
+        self.settle()
 
 
 def checked(state: Any, mine: Mapping[str, Any], counts: Sequence[str], owner: str, **same: str) -> dict[str, Any]:

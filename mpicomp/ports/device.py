@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict, deque
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Callable, Iterable, Iterator, Optional
 
@@ -33,7 +34,7 @@ class Message:
         self.request: Any = None
         self.status = MPI.Status()
         self.done = False
-        self._event, self._post, self._landed = _mark(stream), post, landed
+        self._event, self._post, self._landed = mark(stream), post, landed
 
     @property
     def source(self) -> int:
@@ -71,18 +72,19 @@ class DevicePort(Port):
         callers = callers_streams(self._device)
         with self._device:
             for caller in callers:
-                begun = _mark(caller)
+                begun = mark(caller)
                 for stream in self._streams:
                     stream.wait_event(begun)
 
         def end(error: Optional[BaseException]) -> None:
             with self._device, callers[0]:
                 for stream in self._streams:
-                    ended = _mark(stream)
+                    ended = mark(stream)
                     for caller in callers:
                         caller.wait_event(ended)
                 if finish is not None:
                     finish(error)
+                    _wait(callers[1:], callers[0])
 
         return (self._on(self._streams[i % _STREAMS], lane) for i, lane in enumerate(lanes)), end
 
@@ -132,8 +134,8 @@ class DevicePort(Port):
         return self._receive(self._port.borrow, room, source, tag)
 
     def _receive(self, verb: Callable[..., Any], room: Any, source: int, tag: int) -> Any:
-        if not is_cupy(room):
-            return self._in_turn(lambda: verb(room, source, tag))
+        if not is_cupy(room):  # if MPI does not know of devices, no receive waits for one, and none may be overtaken
+            return self._in_turn(lambda: verb(room, source, tag)) if self._aware else verb(room, source, tag)
         if self._aware:  # only after what still reads this memory
             return self._later(lambda: self._port.irecv(room, source, tag), lambda message: self._place(message, room))
         host = self._room(room.nbytes)
@@ -154,7 +156,7 @@ class DevicePort(Port):
         """What has come to the host goes on to the device."""
         wire = self._port.borrowed(message.request, host)
         room.set(wire, stream=message.stream)
-        self._copied.append((_mark(message.stream), host))
+        self._copied.append((mark(message.stream), host))
         if wire is not host:
             message.stream.synchronize()
             self._port.give_back([message.request])
@@ -218,6 +220,26 @@ def callers_streams(device: Any) -> list[Any]:
     return streams
 
 
+@contextmanager
+def in_turn(data: Any) -> Iterator[None]:
+    """What is done here with CuPy comes after what torch's stream was given, and before what that is given next."""
+    if data is None or not is_cupy(data):
+        yield
+        return
+    first, *others = callers_streams(data.device)
+    with data.device:
+        for other in others:
+            _wait([first], other)
+        yield
+        _wait(others, first)
+
+
+def _wait(streams: Iterable[Any], other: Any) -> None:
+    """Let streams go on after what another one was given so far."""
+    for stream in streams:
+        stream.wait_event(mark(other))
+
+
 @cache
 def _streams(number: int) -> list[Any]:
     """The streams of a GPU: all communicators share them."""
@@ -230,6 +252,6 @@ def _current() -> Any:
     return cupy_module().cuda.get_current_stream()
 
 
-def _mark(stream: Any) -> Any:
+def mark(stream: Any) -> Any:
     """An event that is there when the stream has done what it was given so far."""
     return stream.record(cupy_module().cuda.Event(disable_timing=True))

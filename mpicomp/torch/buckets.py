@@ -78,6 +78,8 @@ class Bucket:
     def _remember(self, memory: Any) -> None:
         if self.saved is not None and memory is not None:
             memory.load_state_dict(to_arrays(self.saved))
+        if memory is not None and memory is not self.memory:
+            memory.settle()
         self.memory, self.saved = memory, None
 
     def _plan(self, port: Any, settings: Settings) -> FusedCall:

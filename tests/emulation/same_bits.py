@@ -12,6 +12,7 @@ import numpy as np
 from common import DTYPES, bits
 
 import mpicomp
+from mpicomp import launch
 from mpicomp.arrays import KINDS, Flat
 from mpicomp.codecs.base import Stream, Terms
 
@@ -100,6 +101,13 @@ def low_rank(codec, kinds):
             yield f"{kind}: encode"
         if not same(codec.decode(wire, like=x), codec.decode(wire_there, like=there)):
             yield f"{kind}: decode"
+    small = np.zeros((2, 64), np.float32)  # products of these are subnormal
+    small[0, [0, 5, 6]], small[1, [0, 1]] = (1, 1e-20, 3e-21), (2e-19, 1)
+    there = cupy.asarray(small)
+    for factors in (small, there):
+        launch.kernel("lowrank_orthonormalize_f32", factors)(factors, 64, 2)
+    if not same(small, there):
+        yield "f32: orthonormalize"
 
 
 def main(sizes, kinds, specs):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import types
 
 import numpy as np
@@ -22,6 +23,8 @@ import cupy  # noqa: E402
 
 AWARE = os.environ.get("MPICOMP_CUDA_AWARE") == "1"
 STANDIN = hasattr(cupy, "POISON")
+allreduce = getattr(mpicomp.allreduce, "__wrapped__", mpicomp.allreduce)  # what is mirrored gives NumPy arrays back
+neighbor_allreduce = mpicomp.topocomm.Neighborhood.neighbor_allreduce.__wrapped__
 several = pytest.mark.skipif(WORLD.size == 1, reason="needs two ranks")
 
 
@@ -170,17 +173,133 @@ def test_what_is_known_of_other_collectives_is_not_for_arrays_of_a_gpu(comm):
         assert comm.rank or (whole[:10] == comm.size**2).all()
 
 
-def test_the_stream_of_torch_is_honoured(comm, monkeypatch):
-    """torch's part is played: importing it takes long. It has a stream of its own, on which work is before and after."""
+@pytest.fixture
+def torchs(monkeypatch):
+    """torch's stream. Its part is played: importing it takes long. On that stream work is before and after."""
     stream = cupy.cuda.Stream(non_blocking=True)
     current = types.SimpleNamespace(cuda_stream=stream.ptr)
     cuda = types.SimpleNamespace(is_initialized=lambda: True, current_stream=lambda device: current)
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda, Tensor=()))
+    return stream
+
+
+def test_the_stream_of_torch_is_honoured(comm, torchs):
     n = 3000
     x = cupy.empty(n, np.float32)
-    x.set(normal(n, seed=comm.rank), stream=stream)
+    x.set(normal(n, seed=comm.rank), stream=torchs)
     comm.Allreduce(MPI.IN_PLACE, x, seed=4)
-    assert (bits(x.get(stream=stream)) == summed(comm, n, seed=4)).all()
+    assert (bits(x.get(stream=torchs)) == summed(comm, n, seed=4)).all()
+
+
+def test_so_it_is_where_more_is_done_than_the_collective(comm, torchs):
+    """Packing, scaling, rounding and updates are CuPy's work, before and after."""
+    p, ring = comm.size, mpicomp.ring(comm)
+
+    def filled(number, value, dtype=np.float32):
+        made = [cupy.empty(640, dtype) for _ in range(number)]
+        for x in made:
+            x.set(np.full(640, value, dtype), stream=torchs)
+        return made
+
+    def seen(arrays):
+        return {float(v) for x in arrays for v in x.get(stream=torchs)}
+
+    for settings in ({"codec": "fp16"}, {"codec": "raw", "algorithm": "raw"}):
+        xs = filled(4, 1)
+        comm.Allreduce(xs, **settings)
+        assert seen(xs) == {p}
+    assert seen([allreduce(*filled(1, p), "mean", "raw", comm, "raw")]) == {p}
+    assert seen([neighbor_allreduce(ring, *filled(1, 1, np.float16), codec="raw")]) == {1}
+    xs, updates = filled(2, 1), filled(2, 1)
+    mpicomp.gossip.DPSGD(ring, xs).step(xs, updates)
+    assert seen(xs) == {2}
+    xs = filled(4, 1)
+    request = comm.Allreduce_init(MPI.IN_PLACE, xs, codec="fp16")
+    for x in xs:
+        x.set(np.full(640, 2, np.float32), stream=torchs)
+    request.Start()
+    request.Wait()
+    assert seen(xs) == {2 * p}
+    ring.Free()
+
+
+def test_what_mpi_does_waits_for_the_stream_of_the_call_whoever_starts_it(comm, monkeypatch):
+    monkeypatch.setenv("MPICOMP_CHECK", "always")
+    checked = mpicomp.Comm(comm)
+    for pause in (0, 0.1):  # time for the thread that makes progress
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            x = cupy.empty(8, np.int64)
+            x.set(np.full(8, 5), stream=stream)
+            request = checked.Iallreduce(MPI.IN_PLACE, x)
+        time.sleep(pause)
+        request.Wait()
+        assert (x.get(stream=stream) == 5 * comm.size).all()
+
+
+@pytest.mark.parametrize("settings", [{}, {"feedback": True}, {"feedback": "ef21"}])
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_request_may_be_made_on_one_stream_and_started_on_another(comm, settings, number):
+    made, started = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    with started:
+        xs = [cupy.ones(640, np.float32) for _ in range(number)]
+    started.synchronize()
+    with made:
+        request = comm.Allreduce_init(MPI.IN_PLACE, xs if number > 1 else xs[0], codec="fp16", **settings)
+    with started:
+        request.Start()
+        request.Wait()
+    for x in xs:
+        assert (x.get(stream=started) == comm.size).all()
+
+
+@several
+@pytest.mark.parametrize("codec", [("natural|zstd", "natural"), ("topk:ratio=0.1|zstd", "natural")])
+def test_messages_of_the_host_and_of_the_device_do_not_overtake_each_other(comm, codec):
+    pytest.importorskip("zstandard")
+    n = 100_000
+    for segment in (16_384, 65_536):
+        x = cupy.asarray(normal(n, seed=comm.rank))
+        comm.Iallreduce(MPI.IN_PLACE, x, codec=codec, algorithm="direct", segment=segment, seed=1).Wait()
+        assert (bits(x.get()) == summed(comm, n, codec=codec, algorithm="direct", segment=segment, seed=1)).all()
+
+
+@pytest.mark.skipif(not STANDIN, reason="needs two devices")
+def test_arrays_of_another_device_than_the_current_one(comm):
+    def other(n=640, dtype=np.float32):
+        with cupy.cuda.Device(1):
+            return cupy.ones(n, dtype)
+
+    p, ring, here = comm.size, mpicomp.ring(comm), cupy.ones(640, np.float32)
+    codec = mpicomp.codec("natural")
+    assert (codec.decode(codec.encode(other()), like=other()).get() == 1).all()
+    xs = [other(), other()]
+    comm.Allreduce(xs, codec="fp16")
+    request = comm.Allreduce_init(MPI.IN_PLACE, x := other(), codec="sign", feedback=True)
+    request.Start()
+    request.Wait()
+    matrix = other(64 * 64).reshape(64, 64)
+    comm.Allreduce([matrix], codec="lowrank", algorithm="lowrank")
+    mean = allreduce(other(), "mean", "raw", comm, "raw")
+    half = neighbor_allreduce(ring, other(640, np.float16))
+    mixed = other()
+    mpicomp.gossip.Choco(ring, mixed, "natural", gamma=0.1).mix(mixed)
+    for result, wanted in ((xs[1], p), (x, p), (mean, 1), (half, 1), (mixed, 1)):
+        assert result.device.id == 1 and np.allclose(result.get().astype("f4"), wanted)
+    assert np.allclose(matrix.get(), p, rtol=1e-5)
+    plain = type(comm).Allreduce.__wrapped__
+    for arguments in ((here, other()), ([cupy.ones(70_000, np.float32), other(70_000)],)):
+        with pytest.raises((ValueError, mpicomp.RemoteError), match="on a GPU"):
+            plain(comm, *arguments)
+
+
+def test_a_wire_at_any_address_is_decoded():
+    x = cupy.asarray(normal(100, seed=1))
+    for name in ("bf16", "fp16", "natural", "randk:ratio=0.1"):
+        codec = mpicomp.codec(name)
+        wire = codec.encode(x)
+        room = cupy.zeros(wire.size + 1, np.uint8)
+        room[1:] = wire
+        assert (bits(codec.decode(room[1:], like=x).get()) == bits(codec.decode(wire, like=x).get())).all()
 
 
 def test_ports_have_a_device_port_only_where_it_is_used(comm):

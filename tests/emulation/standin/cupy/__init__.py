@@ -20,7 +20,7 @@ import numpy as np
 from . import kernels
 from .streams import Device, Event, ExternalStream, Stream, current, elapsed, runtime
 
-POISON, GUARD = 0xA5, 256
+POISON, GUARD = 0x41, 256  # 12 as a float: what is read too early is seen beside numbers near 1
 MOST_BLOCKS = int(os.environ.get("MPICOMP_TEST_BLOCKS", 2**31 - 1))  # of a launch: with fewer, kernels go round again
 _ALLOCATIONS: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # by address
 _FLUSHED = (np.add, np.subtract, np.multiply, np.divide)
@@ -33,6 +33,7 @@ class Allocation:
     """Memory of the device, with a guard band on both sides."""
 
     def __init__(self, nbytes):
+        self.device = Device()
         self.whole = np.full(nbytes + 2 * GUARD + 16, POISON, np.uint8)
         start = GUARD + -(self.whole.ctypes.data + GUARD) % 16
         self.bytes = self.whole[start : start + nbytes]
@@ -78,7 +79,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     itemsize = property(lambda self: self._host.itemsize)
     strides = property(lambda self: self._host.strides)
     flags = property(lambda self: self._host.flags)
-    device = property(lambda self: Device(0))
+    device = property(lambda self: Device(0) if self._owner is None else self._owner.device)
     T = property(lambda self: self._view(self._host.T))
     data = property(lambda self: Pointer(self._host))
 
@@ -356,6 +357,8 @@ class RawKernel:
     def __call__(self, grid, block, args, *, stream=None):
         if type(grid) is not tuple or type(block) is not tuple:
             raise TypeError("grid and block must be tuples")
+        if builtins.any(a.device.id != Device().id for a in args if isinstance(a, ndarray)):
+            raise RuntimeError("a kernel with memory of another device: CUDA would say illegal address")
         values = [_pointer(a) if isinstance(a, ndarray) else a for a in args]
         for value in values:
             if not isinstance(value, np.generic):

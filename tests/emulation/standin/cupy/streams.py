@@ -17,6 +17,13 @@ def _stack():
     return _local.stack
 
 
+def _devices():
+    """This thread's devices, the current one last. They have their memory apart, and nothing else."""
+    if not hasattr(_local, "devices"):
+        _local.devices = [0]
+    return _local.devices
+
+
 def current():
     """The current stream of this thread."""
     return _stack()[-1]
@@ -120,14 +127,15 @@ def elapsed(begin, end):
 class Device:
     attributes = {"MultiProcessorCount": 1}
 
-    def __init__(self, number=0):
-        self.id = number
+    def __init__(self, number=None):
+        self.id = _devices()[-1] if number is None else number
 
     def __enter__(self):
+        _devices().append(self.id)
         return self
 
     def __exit__(self, *error):
-        pass
+        _devices().pop()
 
     def synchronize(self):
         for stream in _STREAMS.values():
@@ -136,5 +144,7 @@ class Device:
 
 Stream.null = Stream(null=True)
 runtime = types.SimpleNamespace(
-    getDevice=lambda: 0, is_hip=False, getDeviceProperties=lambda number: {"name": b"a stand-in, not a GPU"}
+    getDevice=lambda: _devices()[-1],
+    is_hip=False,
+    getDeviceProperties=lambda number: {"name": b"a stand-in, not a GPU"},
 )
