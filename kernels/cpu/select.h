@@ -112,14 +112,16 @@ static int LOCAL(gather_drawn)(const STORED *x, mc_i64 m, const mc_u16 *index, m
     for (mc_i64 at = 0, done = 0; at < m; at += GROUP) {
         mc_i64 end = at + GROUP < m ? at + GROUP : m, part = (end - at) / 256 * 64, j = at, found = done;
         for (; j < at + part; j += 64)
-            for (mc_i64 i = j; i <= j + 3 * part; i += part) { /* in four places at a time memory is a little faster */
-                far_ahead(u + i, 64 * sizeof *u);
+            for (mc_i64 i = j; i <= j + 3 * part; i += part) {
+                if (GROUP < MC_SPARSE_MOST)
+                    far_ahead(u + i, 64 * sizeof *u);
                 EACH(l, 64) most[l] = MAGNITUDE(u[i + l]) > most[l] ? MAGNITUDE(u[i + l]) : most[l];
             }
         for (j += 3 * part; j < end; j++)
             top = MAGNITUDE(u[j]) > top ? MAGNITUDE(u[j]) : top;
-        while (found < k && index[found] < end)
+        while (end < m && found < k && index[found] < end)
             found++;
+        found = end < m ? found : k;
         LOCAL(gather)(x, index + done, found - done, values + done * (mc_i64)sizeof *x);
         done = found;
     }
