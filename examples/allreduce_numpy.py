@@ -17,6 +17,7 @@ from mpi4py import MPI
 
 import mpicomp
 from mpicomp.cli.bench import plots
+from mpicomp.cli.numbers import positive
 from mpicomp.cli.terminal import watched
 
 CODECS = ["raw", "bf16", "natural", "natural:bits=8", "natural-dithering:bits=4", "qsgd:bits=4", "terngrad"]
@@ -48,13 +49,19 @@ def plot(path: Path, rows: list[tuple[str, int, float, float]]) -> None:
     print(f"plot: {path}")
 
 
+def size(text: str) -> float:
+    if not 4e-6 <= float(text) < 1e6:
+        raise ValueError
+    return float(text)
+
+
 def main(codecs: Sequence[str] = CODECS) -> None:
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("codecs", nargs="*", default=codecs)
     options.add_argument(
-        "--megabytes", type=float, default=4, help="of float32 values on each rank (default: %(default)s)"
+        "--megabytes", type=size, default=4, help="of float32 values on each rank (default: %(default)s)"
     )
-    options.add_argument("--repeats", type=int, default=5)
+    options.add_argument("--repeats", type=positive, default=5)
     options.add_argument("--plot", type=Path, metavar="FILE", help="error against bytes (needs matplotlib)")
     arguments = options.parse_args()
     plots.check(arguments)

@@ -14,18 +14,23 @@ from mpi4py import MPI
 from tasks import TASKS
 
 from mpicomp.cli.bench import plots
+from mpicomp.cli.numbers import positive
 from mpicomp.cli.terminal import watched
 
 ROWS = 5  # evaluations in a training
 
 
-def parser(description: str) -> argparse.ArgumentParser:
+def parser(description: str, algorithm: bool = True) -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=description.partition("\n")[0])
     add = options.add_argument
     add("--task", choices=list(TASKS), default="digits")
-    add("--codec", default="natural", help="e.g. raw, natural, natural:bits=8, qsgd:bits=4 (default: %(default)s)")
-    add("--algorithm", default="direct", help='"auto" leaves models as small as these to MPI (default: %(default)s)')
-    add("--steps", type=int, help="training steps, those before a checkpoint included")
+    default = "natural" if algorithm else None
+    add("--codec", default=default, help="e.g. raw, natural, natural:bits=8, qsgd:bits=4 (default: natural)")
+    if algorithm:
+        add(
+            "--algorithm", default="direct", help='"auto" leaves models as small as these to MPI (default: %(default)s)'
+        )
+    add("--steps", type=positive, help="training steps, those before a checkpoint included")
     add("--lr", type=float, help="learning rate")
     add("--seed", type=int, default=0)
     add("--checkpoint", type=Path, metavar="FILE", help="go on from this file if it exists; save to it")
@@ -114,16 +119,25 @@ class Training:
             return
         mine = {name: part.state_dict() for name, part in self.states.items()}
         ranks = self.comm.gather(mine)
-        if self.comm.rank == 0:  # a job that ends here leaves the old file or the new one, never half of one
+
+        def write() -> None:  # a job that ends here leaves the old file or the new one, never half of one
             fresh = path.with_name(path.name + ".new")
             torch.save({"step": step, "rows": self.rows, "ranks": ranks}, fresh)
             os.replace(fresh, path)
 
+        self._first(write, f"{path} cannot be written")
+
     def _load(self) -> int:
         path: Optional[Path] = self.arguments.checkpoint
-        saved: Any = None
-        if self.comm.rank == 0 and path is not None and path.exists():
-            saved = torch.load(path, weights_only=True)
+        if path is None:
+            return 0
+
+        def read() -> Any:
+            if not path.resolve().parent.is_dir():
+                raise OSError(f"there is no folder {path.parent}")
+            return torch.load(path, weights_only=True) if path.exists() else None
+
+        saved = self._first(read, f"{path} is no checkpoint, or cannot be read")
         step, rows, n = self.comm.bcast(saved and (saved["step"], saved["rows"], len(saved["ranks"]))) or (0, [], 0)
         if n and n != self.comm.size:
             raise SystemExit(f"{path} is of {n} ranks, not of {self.comm.size}")
@@ -135,6 +149,19 @@ class Training:
             if self.comm.rank == 0:
                 print(f"going on from step {step} of {path}")
         return step
+
+    def _first(self, job: Callable[[], Any], words: str) -> Any:
+        """What job() gives on rank 0. If it fails there all ranks end: they would wait for it."""
+        result, fault = None, ""
+        if self.comm.rank == 0:
+            try:
+                result = job()
+            except Exception as error:
+                fault = f"{words}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        fault = self.comm.bcast(fault)
+        if fault:
+            raise SystemExit(fault)
+        return result
 
     def _plot(self, title: str) -> None:
         from matplotlib.figure import Figure

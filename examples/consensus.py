@@ -12,6 +12,8 @@ import argparse
 import numpy as np
 
 from mpicomp import topology
+from mpicomp.cli.bench import plots
+from mpicomp.cli.numbers import positive
 from mpicomp.codecs import names
 from mpicomp.gossip import Workers
 
@@ -45,9 +47,10 @@ def consensus(method: str, options: dict, calls: int) -> list[tuple[int, float]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=2000)
+    parser.add_argument("--calls", type=positive, default=2000)
     parser.add_argument("--plot", help="a file for the picture")
     args = parser.parse_args()
+    plots.check(args)
     curves = {}
     for name, (method, options) in METHODS.items():
         if options.get("codec", "raw").partition(":")[0] not in names():

@@ -14,6 +14,8 @@ import warnings
 import numpy as np
 
 from mpicomp import topology
+from mpicomp.cli.bench import plots
+from mpicomp.cli.numbers import positive
 from mpicomp.codecs import names
 from mpicomp.gossip import Workers
 
@@ -51,9 +53,10 @@ def train(method: str, options: dict, steps: int) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=positive, default=3000)
     parser.add_argument("--plot", help="a file for the picture")
     args = parser.parse_args()
+    plots.check(args)
     warnings.simplefilter("ignore", RuntimeWarning)  # ECD warns; here it is shown why
     curves = {}
     for name, (method, options) in METHODS.items():

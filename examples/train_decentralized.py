@@ -7,6 +7,7 @@ mpirun -n 8 python examples/train_decentralized.py --topology torus --method pow
 
 from __future__ import annotations
 
+import argparse
 import ast
 from typing import Any
 
@@ -21,17 +22,23 @@ GRAPHS = ("ring", "torus", "grid", "hypercube", "exponential", "complete", "star
 
 def setting(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
-    return name, ast.literal_eval(value)
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE with a number or a quoted text") from None
 
 
 def main() -> None:
-    options = common.parser(__doc__)
+    options = common.parser(__doc__, algorithm=False)
     options.add_argument("--topology", choices=GRAPHS, default="ring")
     options.add_argument("--method", default="power-gossip", help="d-psgd, dcd, ecd, choco, deepsqueeze, power-gossip")
     options.add_argument(
         "--set", type=setting, action="append", default=[], metavar="NAME=VALUE", help="a setting of the method: rank=2"
     )
     arguments = options.parse_args()
+    lossless = arguments.method in ("power-gossip", "d-psgd")
+    if lossless and arguments.codec is not None:
+        options.error(f"--codec is not for --method {arguments.method}, which has none")
     task = common.choose_task(arguments)
     comm = MPI.COMM_WORLD
     graph = getattr(mpicomp, arguments.topology)(comm)
@@ -39,8 +46,8 @@ def main() -> None:
     model = task.model()
     broadcast_parameters(model.state_dict(), comm)  # all start from the same parameters, then each has its own
     settings = dict(arguments.set)
-    if arguments.method not in ("power-gossip", "d-psgd"):
-        settings["codec"] = arguments.codec
+    if not lossless:
+        settings["codec"] = arguments.codec or "natural"
     optimizer = DecentralizedOptimizer(task.optimizer(model, arguments.lr), graph, arguments.method, **settings)
 
     def evaluate() -> float:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from mpicomp import codec, prediction, speeds, topology
+from mpicomp.cli.bench import plots
 from mpicomp.ports.sim import Costs, Network
 
 PARAMETERS = 272_474  # a ResNet-20
@@ -76,12 +77,19 @@ def read(path: Path) -> np.ndarray:
     return times
 
 
+def several(text: str) -> int:
+    if int(text) < 2:
+        raise ValueError
+    return int(text)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, nargs="+", default=[8, 64, 1024])
+    parser.add_argument("--workers", type=several, nargs="+", default=[8, 64, 1024])
     parser.add_argument("--measured", type=Path, help="what was measured on the emulated network, for the first panel")
     parser.add_argument("--plot", help="a file for the picture")
     args = parser.parse_args()
+    plots.check(args)
     grids = {"8 hosts, measured": read(args.measured)} if args.measured else {}
     for workers in args.workers:
         alike = args.measured and workers == 8  # the emulated hosts share this machine's cores

@@ -108,11 +108,8 @@ class Plan:
             f"{self.n} values of {KINDS[self.kind].label} ({self.raw_bytes:,} bytes) on {self.p} ranks",
             f"algorithm: {self.algorithm}, because {self.why}",
         ]
-        if self.algorithm != "raw":
-            lines.append(
-                f"each rank sends about {self.wire_bytes:,} bytes; "
-                f"relative error of the sum at most {self.expected_error:.2g} (rms)"
-            )
+        error = f"relative error of the sum at most {self.expected_error:.2g} (rms)" if self.expected_error else "exact"
+        lines.append(f"each rank sends about {self.wire_bytes:,} bytes; {error}")
         if any(isinstance(codec, Zstd) for codec in (self.settings.codec, self.settings.down)):
             lines.append(
                 "what zstd makes of wires depends on the values: bytes, and measured times, are those of normal ones"

@@ -63,9 +63,12 @@ def test_training_examples_run_and_a_resumed_training_ends_as_one_without_interr
     )
     assert last_row(decentralized)[0] == "5"
     assert "times less than uncompressed" in optimizer
-    whole, resumed = in_one_launch(ddp(10, "whole"), ddp(10, "interrupted"))
+    (tmp_path / "broken").write_text("x")
+    broken = ["examples/train_optimizer.py", "--steps", "5", "--checkpoint", str(tmp_path / "broken")]
+    whole, resumed, refused = in_one_launch(ddp(10, "whole"), ddp(10, "interrupted"), broken)
     assert "going on from step 5" in resumed
     assert last_row(resumed) == last_row(whole)
+    assert "ended: " in refused and "no checkpoint" in refused  # on all ranks, none of which waits
 
 
 IN_TURN = """
@@ -74,7 +77,11 @@ from mpi4py import MPI
 gc.disable()  # a fifth of what importing torch takes
 sys.path[0] = "examples"
 for sys.argv in json.loads(sys.argv[1]):
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as error:
+        print(f"ended: {error}", flush=True)
+    MPI.COMM_WORLD.Barrier()
     if MPI.COMM_WORLD.rank == 0:
         print("--- end", flush=True)
 """

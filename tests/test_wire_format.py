@@ -1,4 +1,4 @@
-"""The wire formats, guarded for ever: frozen bytes, and every field where docs/wire-format.md says it is."""
+"""The wire formats, guarded from version 0.1.0 on: frozen bytes, and every field where docs/wire-format.md says it is."""
 
 from __future__ import annotations
 

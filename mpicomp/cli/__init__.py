@@ -23,7 +23,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     parser = argparse.ArgumentParser(prog="mpicomp", description="MPI collectives that travel compressed.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, help in COMMANDS.items():
-        command = commands.add_parser(name, help=help, description=help.capitalize() + ".")
+        command = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
         module = import_module(f".{name}", __name__)
         module.add_arguments(command)
         command.set_defaults(run=module.run)

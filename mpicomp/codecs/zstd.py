@@ -41,7 +41,7 @@ class Zstd(Codec):
         if isinstance(self.inner, Zstd):
             raise CodecError(f"{self.inner}|zstd makes no sense: {self.inner} is coded already")
         if self.inner.name == "lowrank":
-            raise CodecError("lowrank|zstd makes no sense: factors are summed by MPI and have no wire")
+            raise CodecError("lowrank|zstd makes no sense: factors are summed as they are, and travel so")
         if not 0 <= self.level <= 22:
             raise CodecError(f"zstd: level={self.level!r} must be from 0 to 22")
         library()  # say now what is missing
