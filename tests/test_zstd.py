@@ -76,7 +76,7 @@ def test_levels_and_threads_give_the_same_values(monkeypatch):
         "zstd|natural": "comes last",
         "natural|zstd|topk": "comes last",
         "natural|zstd|zstd": "coded already",
-        "lowrank|zstd": "no wire",
+        "lowrank|zstd": "summed as they are",
         "natural|zstd:level=23": "from 0 to 22",
         "natural|zstd:inner=raw": "no setting 'inner'",
         "natural|zst": "did you mean 'zstd'",

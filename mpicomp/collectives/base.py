@@ -12,7 +12,6 @@ from ..job import Randomness, Reduction
 from ..planning import MPI_SUMS
 from ..ports.base import Finish
 from ..ports.device import port_for
-from ..ports.mpi import port_of
 from ..settings import SettingError
 from ..watching import WatchedJob, WatchedPort
 
@@ -77,11 +76,10 @@ def settings_of(comm: Any, name: str, changes: Mapping[str, Any]) -> dict[str, A
     """The settings of one call; none of them is to remember anything."""
     known = {key: changes[key] for key in ("codec", "algorithm", "seed", "segment") if key in changes}
     for key in changes.keys() - known.keys():
-        if key != "feedback" or changes[key]:
-            with telling(port_of(comm)):
-                if key == "feedback":
-                    raise SettingError(f"{name} remembers nothing: feedback is for Allreduce_init")
-                raise TypeError(f"{name}() got an unexpected keyword argument {key!r}")
+        if key != "feedback":
+            comm._refuse(TypeError(f"{name}() got an unexpected keyword argument {key!r}"))
+        elif changes[key]:
+            comm._refuse(SettingError(f"{name} remembers nothing: feedback is for Allreduce_init"))
     return known
 
 

@@ -251,11 +251,10 @@ def average(comm: Any, x: Any, out: Any, weights: Any, settings: dict[str, Any])
 def _checked(comm: Any, name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of one call: those that a neighbour collective has."""
     known, codec = base.settings_of(comm, name, changes), changes.get("codec")
-    with base.telling(port_of(comm)):
-        if known.get("algorithm") not in (None, "auto", "raw", "direct"):
-            raise SettingError(f"{name} has no algorithm named {known['algorithm']!r} (known: auto, raw, direct)")
-        if isinstance(codec, (tuple, list)):
-            raise SettingError(f"{name}: codec={codec!r}: there is no way back, so one codec")
+    if known.get("algorithm") not in (None, "auto", "raw", "direct"):
+        comm._refuse(SettingError(f"{name} has no algorithm named {known['algorithm']!r} (known: auto, raw, direct)"))
+    if isinstance(codec, (tuple, list)):
+        comm._refuse(SettingError(f"{name}: codec={codec!r}: there is no way back, so one codec"))
     return known
 
 

@@ -5,7 +5,6 @@ A method runs wherever its communicator is: on MPI (mpicomp.ring(comm), ...) or 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import Any, Iterator, Optional
 
 import numpy as np
@@ -14,6 +13,7 @@ from .. import engine
 from ..arrays import KINDS, Flat, settle
 from ..codecs import Codec, Raw
 from ..codecs.base import Stream, add, difference, multiply
+from ..collectives.base import telling
 from ..engine import Run
 from ..errors import CodecError
 from ..exchange import Exchange, Link
@@ -34,7 +34,7 @@ class _Making(type):
 
     def __call__(cls, comm: Any, *args: Any, **settings: Any) -> Any:
         comm = comm if hasattr(comm, "_agreement") else _refined(comm)
-        with _telling(comm._port()):
+        with telling(comm._port()):
             made = super().__call__(comm, *args, **settings)
             settle(made.layout.like)
             return made
@@ -83,7 +83,7 @@ class Gossip(metaclass=_Making):
     def begin(self, x: Any, update: Any = None) -> Run:
         """mix or step as a Run, for who drives several at once."""
         port = self._comm._port()
-        with _telling(port):
+        with telling(port):
             flats, changes = self.layout.flats(x), None
             if update is not None:
                 changes = self.layout.flats(update, "update")
@@ -108,7 +108,7 @@ class Gossip(metaclass=_Making):
 
     def __str__(self) -> str:
         of = f"seed={self._number[0]}, segment={self._settings.segment}, graph={self.topology.fingerprint}"
-        return f"{type(self).__name__}({self._describe()}, {of}, {self.layout})"
+        return f"{type(self).__name__}({self.layout}, {self._describe()}, {of}: {self.layout.words})"
 
     # Saving
 
@@ -267,16 +267,6 @@ def safe_rate(topology: Topology, codec: Codec, n: int) -> float:
     if gap <= 0:
         raise TopologyError("no rate is proven for these weights, whose spectral gap is 0: give gamma")
     return portable(gap**2 * delta / (16 * gap + gap**2 + 4 * b**2 + 2 * gap * b**2 - 8 * gap * delta))
-
-
-@contextmanager
-def _telling(port: Any) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if hasattr(port, "fail"):  # virtual ranks wait for nobody
-            port.fail(error)
-        raise
 
 
 def _refined(comm: Any) -> Any:

@@ -31,12 +31,11 @@ class Layout:
         self.kind = wide_kind(self.stored)
         self.sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
         self.n = sum(self.sizes)
-        each = ", ".join(f"{name} {shape}" for name, shape in zip(self.names, self.shapes))
-        self._words = f"{self.n} {KINDS[self.stored].label}: {each}"
+        self.words = ", ".join(f"{name} {shape}" for name, shape in zip(self.names, self.shapes))
         self.nbytes = self.n * KINDS[self.stored].storage.itemsize
 
     def __str__(self) -> str:
-        return self._words
+        return f"{self.n} {KINDS[self.stored].label} in {len(self.sizes)}"
 
     def flats(self, x: Any, argument: str = "x") -> list[Flat]:
         """The memory of x, checked."""

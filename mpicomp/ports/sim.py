@@ -121,6 +121,9 @@ class SimPort(Port):
         self._known[id(handles)] = at, latest
         return latest
 
+    def fail(self, error: BaseException) -> None:
+        """Nobody needs to be told: virtual ranks are of one process, which the error ends."""
+
     def tag(self, salt: int = 0) -> int:
         self.calls += 1
         return self.calls << 16

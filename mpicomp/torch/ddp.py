@@ -104,8 +104,9 @@ class HookState:
 def ddp_hook(state: HookState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average a bucket of gradients over all ranks; the future holds the same buffer."""
     buffer = bucket.buffer()
-    with telling(port_of(state.comm)):
-        check_dense(buffer)
+    if buffer.layout is not torch.strided:
+        with telling(port_of(state.comm)):
+            check_dense(buffer)
     if bucket.index() == 0:
         state._begin()
     state._meet(bucket.parameters())

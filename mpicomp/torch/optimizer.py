@@ -11,7 +11,7 @@ from mpi4py import MPI
 from ..checks import whole
 from ..functional import compressed
 from ..memory.state import check_names
-from ..ports.mpi import port_of
+from ..ports.mpi import existing_port
 from .buckets import MOST, check_saved, chooser, fill, named
 from .tensors import check_dense, dense
 from .wrapper import Wrapper, evaluate
@@ -144,7 +144,11 @@ class DistributedOptimizer(Wrapper):
 
     def _drop(self, error: Exception) -> None:
         """Forget what is under way. The others are told; they wait for it."""
-        port_of(self.comm).fail(error)
+        port = existing_port(
+            self.comm
+        )  # one that has failed has told them, and to make another all ranks would be needed
+        if port is not None:
+            port.fail(error)
         self._next, self._in_backward = 0, False
         for bucket in self.buckets:
             bucket.gradients, bucket.run = {}, None

@@ -119,7 +119,7 @@ def test_types_are_carried(base, dtype):
     ring.Neighbor_allgather(data(base.rank, 300).astype(dtype), out)
     for row, source in zip(out, sources(ring)):
         x = data(source, 300).astype(dtype)
-        assert 0 < np.linalg.norm(row - x) < 0.6 * np.linalg.norm(x)
+        assert (P > 1) * 1e-9 <= np.linalg.norm(row - x) < 0.6 * np.linalg.norm(x)
     ring.Free()
 
 
@@ -490,7 +490,7 @@ def test_existing_communicators_are_refined():
     ring = mpicomp.Cartcomm(cart, "natural", algorithm="direct")
     out = np.zeros((2, 100), "f4")
     ring.Neighbor_allgather(data(ring.rank, 100), out)
-    assert not np.array_equal(out[0], data(sources(ring)[0], 100))
+    assert np.array_equal(out[0], data(sources(ring)[0], 100)) == (P == 1)
     others = [r for r in range(P) if r != WORLD.rank]
     dist = mpicomp.Distgraphcomm(WORLD.Create_dist_graph_adjacent(others, others), "natural")
     assert dist.mixing.neighbors == mpicomp.topology.complete(P).neighbors
