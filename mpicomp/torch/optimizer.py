@@ -143,10 +143,10 @@ class DistributedOptimizer(Wrapper):
             raise
 
     def _drop(self, error: Exception) -> None:
-        """Forget what is under way. The others are told; they wait for it."""
-        port = existing_port(
-            self.comm
-        )  # one that has failed has told them, and to make another all ranks would be needed
+        """Forget what is under way. The others are told; they wait for it.
+
+        By the port that there is: one that has failed has told them, and to make another all ranks would be needed."""
+        port = existing_port(self.comm)
         if port is not None:
             port.fail(error)
         self._next, self._in_backward = 0, False
