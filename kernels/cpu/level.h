@@ -7,6 +7,8 @@
 #ifndef MC_LEVEL
 #define MC_LEVEL 1
 #endif
+/* Whether large arrays are better written through the caches, asked for ahead, than past them. */
+extern __attribute__((visibility("default"))) mc_i32 mc_through_caches;
 #define MC_SUFFIXED_(name, level) name##__v##level
 #define MC_SUFFIXED(name, level) MC_SUFFIXED_(name, level)
 #define MC_KERNEL(name) __attribute__((visibility("default"))) void MC_SUFFIXED(name, MC_LEVEL)

@@ -104,27 +104,19 @@ MC_FN void LOCAL(gather)(const STORED *x, const mc_u16 *index, mc_i64 k, mc_u8 *
     EACH(i, k) memcpy(values + i * (mc_i64)sizeof *x, x + index[i], sizeof *x);
 }
 
-/* The values that were drawn, in order; returns whether all are finite, drawn or not. */
+/* The values that were drawn, in order; returns whether all are finite, drawn or not. Zen 3 reads places that are far apart
+ * faster than one after the other; Zen 4 does not mind, and both are slower where they are asked for memory ahead. */
 static int LOCAL(gather_drawn)(const STORED *x, mc_i64 m, const mc_u16 *index, mc_i64 k, mc_u8 *values)
 {
     const UINT *u = (const UINT *)x;
     UINT most[64] = {0}, top = 0;
-    for (mc_i64 at = 0, done = 0; at < m; at += GROUP) {
-        mc_i64 end = at + GROUP < m ? at + GROUP : m, part = (end - at) / 256 * 64, j = at, found = done;
-        for (; j < at + part; j += 64)
-            for (mc_i64 i = j; i <= j + 3 * part; i += part) {
-                if (GROUP < MC_SPARSE_MOST)
-                    far_ahead(u + i, 64 * sizeof *u);
-                EACH(l, 64) most[l] = MAGNITUDE(u[i + l]) > most[l] ? MAGNITUDE(u[i + l]) : most[l];
-            }
-        for (j += 3 * part; j < end; j++)
-            top = MAGNITUDE(u[j]) > top ? MAGNITUDE(u[j]) : top;
-        while (end < m && found < k && index[found] < end)
-            found++;
-        found = end < m ? found : k;
-        LOCAL(gather)(x, index + done, found - done, values + done * (mc_i64)sizeof *x);
-        done = found;
-    }
+    mc_i64 part = m / 256 * 64;
+    for (mc_i64 j = 0; j < part; j += 64)
+        for (mc_i64 i = j; i < 4 * part; i += part)
+            EACH(l, 64) most[l] = MAGNITUDE(u[i + l]) > most[l] ? MAGNITUDE(u[i + l]) : most[l];
+    for (mc_i64 j = 4 * part; j < m; j++)
+        top = MAGNITUDE(u[j]) > top ? MAGNITUDE(u[j]) : top;
+    LOCAL(gather)(x, index, k, values);
     EACH(i, 64) top = most[i] > top ? most[i] : top;
     return top < INFINITE;
 }
@@ -150,7 +142,7 @@ MC_KERNEL(NAME(randk, select))(const STORED *x, mc_i64 n, mc_i64 block, mc_i64 k
     for (; n > 0; n -= block, x += block, values += pace, tail += stride) {
         mc_u64 word = mc_randk_key(key, first++);
         mc_u16 index[ROOM];
-        draw(word, block, k, index);
+        draw(word, block, k, index, mc_through_caches ? x : 0);
         word |= LOCAL(gather_drawn)(x, block, index, k, values) ? 0 : MC_RANDK_MARK;
         memcpy(tail, &word, 8);
     }
@@ -171,8 +163,8 @@ MC_FN mc_i64 LOCAL(place)(const mc_u8 *values, const mc_u16 *index, mc_i64 k, mc
     return i;
 }
 
-/* The block past the caches, piece by piece. All but the first and the last are whole lines of the cache, of which zeros
- * cost a fraction of what other bytes do. */
+/* The block by stream(), piece by piece, of zeros: past the caches with its values, else before them. All but the first and
+ * the last are whole lines of the cache, of which zeros past it cost some processors a fraction of what other bytes do. */
 MC_FN void LOCAL(stream_block)(const mc_u8 *values, const mc_u16 *index, mc_i64 k, mc_i64 block, SUM scale, STORED *out,
                                int random)
 {
@@ -181,9 +173,14 @@ MC_FN void LOCAL(stream_block)(const mc_u8 *values, const mc_u16 *index, mc_i64 
     for (mc_i64 from = 0, end = head, i = 0; from < block; from = end, end += PIECE) {
         mc_i64 done;
         end = end < block ? end : block;
-        done = LOCAL(place)(values + i * (mc_i64)sizeof *out, index + i, k - i, from, end, scale, piece, random);
-        stream(out + from, piece, (int)((end - from) * (mc_i64)sizeof *out));
-        LOCAL(place)(NULL, index + i, done, from, end, scale, piece, 0);
+        if (mc_through_caches)
+            stream(out + from, piece, (int)((end - from) * (mc_i64)sizeof *out));
+        done = LOCAL(place)(values + i * (mc_i64)sizeof *out, index + i, k - i, from, end, scale,
+                            mc_through_caches ? out + from : piece, random);
+        if (!mc_through_caches) {
+            stream(out + from, piece, (int)((end - from) * (mc_i64)sizeof *out));
+            LOCAL(place)(NULL, index + i, done, from, end, scale, piece, 0);
+        }
         i += done;
     }
 }
@@ -198,7 +195,7 @@ MC_FN mc_i32 LOCAL(scatter)(const mc_u8 *values, mc_i64 pace, const mc_u8 *tail,
     for (; n > 0; n -= block, out += block, values += pace, tail += stride) {
         mc_u16 index[ROOM];
         int mark;
-        if (!(random ? read_randk : read_topk)(tail, block, k, index, &mark))
+        if (!(random ? read_randk : read_topk)(tail, block, k, index, &mark, out))
             return BAD_WIRE;
         if (mark) {
             EACH(j, block) memcpy(out + j, &nan, sizeof nan);
@@ -221,7 +218,7 @@ MC_FN mc_i32 LOCAL(accumulate)(const mc_u8 *values, mc_i64 pace, const mc_u8 *ta
     for (; n > 0; n -= block, acc += block, values += pace, tail += stride) {
         mc_u16 index[ROOM];
         int mark;
-        if (!(random ? read_randk : read_topk)(tail, block, k, index, &mark))
+        if (!(random ? read_randk : read_topk)(tail, block, k, index, &mark, 0))
             return BAD_WIRE;
         EACH(i, mark ? 0 : k)
         {

@@ -1,7 +1,10 @@
 /* The few steps on 64 values that compilers do not find, or not well. Bit j of a 64-bit word stands for value j. */
 #ifndef MC_CPU_SIMD_H
 #define MC_CPU_SIMD_H
-#include "../mc.h"
+#include "level.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 /* A float's bits where it stands in memory. */
 typedef mc_u32 __attribute__((may_alias)) mc_any32;
@@ -14,16 +17,39 @@ MC_FN void ahead(const void *p, int nbytes)
         __builtin_prefetch((const char *)p + 4096 + k);
 }
 
-/* Copies a block past the caches: memory that is only written need not be read first. Both a multiple of 16 bytes;
- * stream_end() comes after the last. For outputs of STREAM_FROM bytes and more: collectives decode a large array in parts. */
+/* memcpy of a fixed number of bytes, by whole vectors. Compilers take shorter ones, and what is then loaded as one has to wait
+ * until all of them have reached the cache. */
+MC_FN void copy(void *to, const void *from, int nbytes)
+{
+    int k = 0;
+#if defined(__AVX512BW__)
+    for (; k + 64 <= nbytes; k += 64)
+        _mm512_storeu_si512((char *)to + k, _mm512_loadu_si512((const char *)from + k));
+#endif
+#if defined(__AVX2__)
+    for (; k + 32 <= nbytes; k += 32)
+        _mm256_storeu_si256((__m256i *)((char *)to + k), _mm256_loadu_si256((const __m256i *)((const char *)from + k)));
+#endif
+    memcpy((char *)to + k, (const char *)from + k, (size_t)(nbytes - k));
+}
+
+/* Copies a block past the caches: memory that is only written need not be read first. On processors that
+ * level.c names it goes through them instead. A multiple of 16 bytes to a multiple of 16; stream_end() comes after the last.
+ * For outputs of STREAM_FROM bytes and more: collectives decode a large array in parts. */
 #ifndef STREAM_FROM
 #define STREAM_FROM (128 << 10)
 #endif
 #if defined(__x86_64__)
-#include <immintrin.h>
 #define MC_STREAMS 1
 MC_FN void stream(void *out, const void *v, int nbytes)
 {
+    if (mc_through_caches) {
+        for (int k = 0; k < nbytes; k += 64) {
+            __builtin_prefetch((const char *)out + 2048 + k);
+            copy((char *)out + k, (const char *)v + k, nbytes - k < 64 ? nbytes - k : 64);
+        }
+        return;
+    }
 #if defined(__AVX512F__)
     if ((uintptr_t)out % 64 == 0 && nbytes % 64 == 0) { /* a line at a time */
         for (int k = 0; k < nbytes; k += 64)
@@ -46,22 +72,6 @@ MC_FN void stream_end(void) { _mm_sfence(); }
 MC_FN void stream(void *out, const void *v, int nbytes) { memcpy(out, v, (size_t)nbytes); }
 MC_FN void stream_end(void) {}
 #endif
-
-/* memcpy of a fixed number of bytes, by whole vectors. Compilers take shorter ones, and what is then loaded as one has to wait
- * until all of them have reached the cache. */
-MC_FN void copy(void *to, const void *from, int nbytes)
-{
-    int k = 0;
-#if defined(__AVX512BW__)
-    for (; k + 64 <= nbytes; k += 64)
-        _mm512_storeu_si512((char *)to + k, _mm512_loadu_si512((const char *)from + k));
-#endif
-#if defined(__AVX2__)
-    for (; k + 32 <= nbytes; k += 32)
-        _mm256_storeu_si256((__m256i *)((char *)to + k), _mm256_loadu_si256((const __m256i *)((const char *)from + k)));
-#endif
-    memcpy((char *)to + k, (const char *)from + k, (size_t)(nbytes - k));
-}
 
 #if defined(__AVX512BW__)
 

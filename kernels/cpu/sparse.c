@@ -9,13 +9,6 @@
 #define CANDIDATES 4096
 #define BAD_WIRE 1
 #define ROOM (MC_SPARSE_MOST + 2)           /* for indices: append() writes up to two more than it counts */
-/* randk: values that are read, in four places at a time, before those drawn of them are gathered. Zen 3, the processor that
- * AVX2 was measured on, reads places that are far apart faster, and then if it is not asked for them ahead. */
-#if MC_LEVEL == 3
-#define GROUP MC_SPARSE_MOST
-#else
-#define GROUP 4096
-#endif
 #define PIECE 1024                          /* values that are put together before they are written past the caches */
 
 /* Asks for memory to be in the second cache when a loop comes to it, which can wait for more at a time than the first. */
@@ -68,8 +61,9 @@ static int unpack_indices(const mc_u8 *wire, mc_i64 k, mc_u32 width, mc_i64 m, m
 
 static mc_i64 indices_size(mc_i64 m, mc_i64 k) { return (k * mc_topk_width(m) + 7) / 8; }
 
-static int read_topk(const mc_u8 *tail, mc_i64 m, mc_i64 k, mc_u16 *index, int *mark)
+static int read_topk(const mc_u8 *tail, mc_i64 m, mc_i64 k, mc_u16 *index, int *mark, const void *soon)
 {
+    (void)soon;
     *mark = tail[indices_size(m, k)];
     return unpack_indices(tail, k, mc_topk_width(m), m, index) && *mark <= 1;
 }
@@ -87,8 +81,9 @@ MC_FN mc_i64 append(mc_u64 bits, mc_i64 at, mc_u16 *index, mc_i64 found)
     return found;
 }
 
-/* randk: the indices that a block's key draws, in order. Those that are turned past the end come first. */
-static void draw(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index)
+/* randk: the indices that a block's key draws, in order. Those that are turned past the end come first. The memory that comes
+ * next, if it is given, is asked for meanwhile. */
+static void draw(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index, const void *soon)
 {
     mc_cells_t c = mc_randk_cells(key, m, k);
     mc_u32 room = (mc_u32)m - c.turn;
@@ -96,6 +91,8 @@ static void draw(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index)
     mc_i64 before = 0;
     for (mc_i64 at = 0; at < k; at += MC_GROUP) {
         mc_group_t g = mc_group(key, (mc_u64)at / MC_GROUP);
+        for (mc_i64 line = at / 2; soon && line < at / 2 + 32; line++)
+            __builtin_prefetch((const char *)soon + 64 * line);
         EACH(j, MC_GROUP) place[at + j] = (mc_u16)mc_randk_place(c, g, (mc_u32)(at + j));
     }
     EACH(j, k) before += place[j] < room;
@@ -110,10 +107,10 @@ static mc_u64 randk_word(const mc_u8 *tail)
     return word;
 }
 
-static int read_randk(const mc_u8 *tail, mc_i64 m, mc_i64 k, mc_u16 *index, int *mark)
+static int read_randk(const mc_u8 *tail, mc_i64 m, mc_i64 k, mc_u16 *index, int *mark, const void *soon)
 {
     *mark = (int)(randk_word(tail) >> 63);
-    draw(randk_word(tail) & ~MC_RANDK_MARK, m, k, index);
+    draw(randk_word(tail) & ~MC_RANDK_MARK, m, k, index, mc_through_caches ? soon : 0);
     return 1;
 }
 
