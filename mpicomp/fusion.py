@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from contextlib import nullcontext
+from functools import lru_cache
 from typing import Any, Callable, Iterator, Optional, Sequence
 
 from . import launch
@@ -21,6 +22,51 @@ from .job import Pool, Randomness, Reduction
 SMALL, PACK = 1 << 16, 4 << 20  # bytes of an array that is packed, of all that are
 
 
+class Layout:
+    """Where arrays of some lengths are in the whole, and which of them are packed. Kept: lists come again and again."""
+
+    def __init__(self, lengths: Sequence[int], itemsize: int, grain: int, pack: bool):
+        """A pack is zero where no array is: there is none if that would add more than a sixteenth to what travels."""
+        small: list[int] = []
+        room = PACK if pack else -1
+        for index, n in enumerate(lengths):
+            if n * itemsize <= min(SMALL, room):
+                small.append(index)
+                room -= n * itemsize
+        starts, self.packs = _starts([lengths[index] for index in small], grain)
+        added = self.packs - sum(lengths[index] for index in small)
+        if len(small) < 2 or 16 * added > sum(lengths):
+            small, self.packs = [], 0
+        self.packed = [(index, start, start + lengths[index]) for index, start in zip(small, starts)]
+        chosen = set(small)
+        self.others = [index for index in range(len(lengths)) if index not in chosen]
+        self.lengths = [self.packs] * bool(small) + [lengths[index] for index in self.others]
+        self.starts, self.n = _starts(self.lengths, grain)
+
+
+layout = lru_cache(maxsize=64)(Layout)
+
+
+@lru_cache(maxsize=1024)
+def _pieces(layout: Layout, lo: int, hi: int) -> list[tuple[int, int, int]]:
+    """(array, from, to) for every array that has elements in a range of the whole."""
+    found = []
+    for index in range(max(bisect_right(layout.starts, lo) - 1, 0), len(layout.starts)):
+        start, n = layout.starts[index], layout.lengths[index]
+        if start >= hi:
+            break
+        a, b = max(lo - start, 0), min(hi - start, n)
+        if a < b:
+            found.append((index, a, b))
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _size(layout: Layout, codec: Codec, kind: str, lo: int, hi: int) -> int:
+    """The most bytes of the wires of a range, one after the other."""
+    return sum(codec.size(b - a, kind) for _, a, b in _pieces(layout, lo, hi))
+
+
 class Fused:
     """Flat arrays of one kind at multiples of `grain` in a larger index space of n elements.
 
@@ -29,40 +75,24 @@ class Fused:
 
     def __init__(self, arrays: Sequence[Flat], grain: int, pack: bool = False, names: Sequence[str] = ()):
         """`names`: what the ranks must agree upon besides lengths."""
-        self.arrays = list(arrays)
-        self.names = names
-        self.kind = arrays[0].kind
-        self.flats = self.arrays
-        self._packed: list[tuple[Flat, Flat]] = []  # an array, and its place in the pack
-        if pack:
-            self._pack(grain)
-        self.starts, self.n = _starts(self.flats, grain)
-
-    def _pack(self, grain: int) -> None:
-        """Unless that would add more than a sixteenth to what travels: a pack is zero where no array is."""
-        small: list[Flat] = []
-        room = PACK
-        for flat in self.arrays:
-            if flat.nbytes <= min(SMALL, room):
-                small.append(flat)
-                room -= flat.nbytes
-        starts, n = _starts(small, grain)
-        added = n - sum(flat.n for flat in small)
-        if len(small) > 1 and 16 * added <= sum(flat.n for flat in self.arrays):
-            pack = Flat(zeros(n, KINDS[self.kind].storage, small[0].data), self.kind)
-            self._packed = [(flat, pack[start : start + flat.n]) for flat, start in zip(small, starts)]
-            chosen = set(map(id, small))
-            self.flats = [pack, *(flat for flat in self.arrays if id(flat) not in chosen)]
+        self.arrays = self.flats = list(arrays)
+        self.names = tuple(names)
+        self.kind, self.lengths = arrays[0].kind, tuple([flat.n for flat in arrays])
+        self.layout = layout(self.lengths, KINDS[self.kind].storage.itemsize, grain, pack)
+        self.n = self.layout.n
+        if self.layout.packed:
+            self._pack = zeros(self.layout.packs, KINDS[self.kind].storage, self.data)
+            self.flats = [Flat(self._pack, self.kind), *(self.arrays[index] for index in self.layout.others)]
 
     def gather(self) -> None:
         """Before the collective: what the pack is made of."""
-        for flat, place in self._packed:
-            place.data[:] = flat.data
+        for index, lo, hi in self.layout.packed:
+            self._pack[lo:hi] = self.arrays[index].data
 
     def scatter(self) -> None:
         """After it."""
-        for flat, place in self._packed:
-            flat.data[:] = place.data
+        for index, lo, hi in self.layout.packed:
+            self.arrays[index].data[:] = self._pack[lo:hi]
 
     @property
     def data(self) -> Any:
@@ -71,26 +101,25 @@ class Fused:
 
     @property
     def nbytes(self) -> int:
-        return sum(flat.nbytes for flat in self.arrays)
+        return sum(self.lengths) * KINDS[self.kind].storage.itemsize
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         return tuple(flat.shape for flat in self.flats)
 
-    def __str__(self) -> str:
-        known = {"lengths": map(str, (flat.n for flat in self.arrays)), "names": self.names}
-        told = ", ".join(f"{what} {_short(','.join(words))}" for what, words in known.items() if words)
-        return f"{len(self.arrays)} arrays of {KINDS[self.kind].label} ({told})"
+    @property
+    def starts(self) -> list[int]:
+        return self.layout.starts
 
-    def pieces(self, lo: int, hi: int) -> Iterator[tuple[int, int, int]]:
-        """(array, from, to) for every array that has elements in a range of the whole."""
-        for index in range(max(bisect_right(self.starts, lo) - 1, 0), len(self.flats)):
-            start, n = self.starts[index], self.flats[index].n
-            if start >= hi:
-                return
-            a, b = max(lo - start, 0), min(hi - start, n)
-            if a < b:
-                yield index, a, b
+    def __str__(self) -> str:
+        return _told(self.kind, self.lengths, self.names)
+
+
+@lru_cache(maxsize=64)
+def _told(kind: str, lengths: tuple[int, ...], names: tuple[str, ...]) -> str:
+    known = {"lengths": map(str, lengths), "names": names}
+    told = ", ".join(f"{what} {_short(','.join(words))}" for what, words in known.items() if words)
+    return f"{len(lengths)} arrays of {KINDS[kind].label} ({told})"
 
 
 def _short(text: str) -> str:
@@ -98,12 +127,12 @@ def _short(text: str) -> str:
     return text if len(text) < 40 else hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
-def _starts(flats: Sequence[Flat], grain: int) -> tuple[list[int], int]:
+def _starts(lengths: Sequence[int], grain: int) -> tuple[list[int], int]:
     """Where each begins, and how many elements there are in all."""
     starts, position = [], 0
-    for flat in flats:
+    for n in lengths:
         starts.append(position)
-        position += -(-flat.n // grain) * grain
+        position += -(-n // grain) * grain
     return starts, position
 
 
@@ -133,10 +162,10 @@ class FusedReduction(Reduction):
         ]
 
     def part_size(self, lo: int, hi: int) -> int:
-        return sum(self.parts[k].part_size(a, b) for k, a, b in self.whole.pieces(lo, hi))
+        return _size(self.whole.layout, self.codec, self.kind, lo, hi)
 
     def sum_size(self, lo: int, hi: int) -> int:
-        return sum(self.parts[k].sum_size(a, b) for k, a, b in self.whole.pieces(lo, hi))
+        return _size(self.whole.layout, self.down, self.kind, lo, hi)
 
     def part_length(self, room: Any, lo: int, hi: int) -> int:
         return sum(piece.size for _, _, _, (piece,) in self._walk(lo, hi, [room]))
@@ -197,7 +226,7 @@ class FusedReduction(Reduction):
 
     def _pieces(self, lo: int, hi: int) -> Iterator[tuple[Reduction, int, int]]:
         """(array's job, from, to) for all that is in a range."""
-        return ((self.parts[k], a, b) for k, a, b in self.whole.pieces(lo, hi))
+        return ((self.parts[k], a, b) for k, a, b in _pieces(self.whole.layout, lo, hi))
 
     def _walk(self, lo: int, hi: int, wires: Sequence[Any]) -> Iterator[tuple[Reduction, int, int, list[Any]]]:
         """The same, with what each of these wires of parts has for it."""

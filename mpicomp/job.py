@@ -87,7 +87,8 @@ class Randomness(NamedTuple):
 
     def stream(self, codec: Codec, stage: int, first: int) -> Stream:
         """The stream for elements from `first` on."""
-        return _stream(self, codec, stage)._replace(first=first)
+        key, _, offset, shared = _stream(self, codec, stage)
+        return Stream(key, first, offset, shared)
 
 
 @lru_cache(maxsize=16)  # each of many arrays asks for the same
@@ -124,9 +125,6 @@ class Reduction:
         self.randomness = randomness
         self.pool = pool
         self.origin = origin
-        self._up = randomness.stream(codec, UP, origin)
-        self._down = randomness.stream(down, DOWN, origin)
-        self._partial = randomness.stream(codec, PARTIAL, origin)
 
     # What schedules call
 
@@ -207,10 +205,10 @@ class Reduction:
         return self.down.length(room, hi - lo, self.kind)
 
     def write_part(self, lo: int, hi: int, wire: Any) -> None:
-        self.codec.encode_into(self.x[lo:hi], wire, self._at(self._up, lo))
+        self.codec.encode_into(self.x[lo:hi], wire, self._at(UP, lo))
 
     def write_sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
-        terms, stream = self._terms(lo, hi, wires, position), self._at(self._down, lo)
+        terms, stream = self._terms(lo, hi, wires, position), self._at(DOWN, lo)
         if self.codec == self.down:
             self.down.reduce_into(terms, self.scale, wire, stream)
         else:
@@ -218,7 +216,7 @@ class Reduction:
 
     def write_partial(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
         """In the up-link codec, and not scaled."""
-        self.codec.reduce_into(self._terms(lo, hi, wires, position), 1.0, wire, self._at(self._partial, lo))
+        self.codec.reduce_into(self._terms(lo, hi, wires, position), 1.0, wire, self._at(PARTIAL, lo))
 
     # The exact part of a collective in two levels
 
@@ -247,6 +245,6 @@ class Reduction:
     def _store(self, lo: int, hi: int, acc: Any) -> None:
         self.out[lo:hi].data[:] = as_kind(acc, self.kind).data
 
-    @staticmethod
-    def _at(stream: Stream, lo: int) -> Stream:
-        return stream._replace(first=stream.first + lo)
+    def _at(self, stage: int, lo: int) -> Stream:
+        """The random numbers of a stage from element `lo` on."""
+        return self.randomness.stream(self.down if stage == DOWN else self.codec, stage, self.origin + lo)

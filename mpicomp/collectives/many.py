@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from mpi4py import MPI
@@ -72,20 +72,9 @@ def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings],
     """Checked calls for all arrays: one for each type and codec among them."""
     port = port_of(comm)
     with base.telling(port):
-        groups: dict[Any, tuple[Settings, dict[str, Flat]]] = {}
+        given: dict[str, Any] = {}
+        flats: dict[str, Flat] = {}
         untouched, empty = [], 0
-        same: dict[Settings, Settings] = {}
-
-        @cache
-        def settings(rule: Any) -> Settings:
-            chosen = change(rule)
-            if chosen.algorithm == "lowrank" and not isinstance(chosen.codec, LowRank):
-                chosen = chosen.override(algorithm="auto")  # what is no matrix goes its own way
-            if isinstance(chosen.codec, Raw) and isinstance(chosen.down, Raw):
-                chosen = chosen.override(feedback=False)  # nothing is lost that could be remembered
-            return same.setdefault(chosen, chosen)
-
-        rule = rule_of(codec, comm.codec)
         for name, x in _named(many):
             flat = buffers.flat(x, f"array {name!r}", writable=True)
             if flat is None:
@@ -94,22 +83,60 @@ def prepare(comm: Any, many: Any, codec: Any, change: Callable[[Any], Settings],
             elif not flat.n:
                 empty += 1
             else:
-                chosen = settings(rule(name, x, flat.shape[: len(flat.shape) - (flat.unit > 1)]))
-                if flat.kind not in chosen.codec.kinds or flat.kind not in chosen.down.kinds:
-                    chosen = settings("raw")
-                groups.setdefault((flat.kind, id(chosen)), (chosen, {}))[1][name] = flat
-        _check({name: flat for _, flats in groups.values() for name, flat in flats.items()})
-        _meet(
-            port,
-            [f"{len(flats)} {kind} by {chosen.codec}" for (kind, _), (chosen, flats) in groups.items()],
-            untouched,
-            empty,
-        )
+                given[name], flats[name] = x, flat
+        _check(flats)
+        groups = _groups(port, given, flats, codec, comm.codec, change)
+        words = [f"{len(names)} {kind} by {chosen.codec}" for kind, chosen, names in groups]
+        _meet(port, words, untouched, empty)
         calls = []
-        for chosen, flats in groups.values():
-            whole = Fused([*flats.values()], chosen.grain, chosen.packs, [*flats])
+        for _, chosen, names in groups:
+            whole = Fused([flats[name] for name in names], chosen.grain, chosen.packs, names)
             calls.append(FusedCall(port, chosen, whole, whole, mean))
         return Batch(calls, untouched)
+
+
+Group = Tuple[str, Settings, List[str]]  # kind, how its arrays travel, their names
+
+
+def _groups(
+    port: Any,
+    given: Mapping[str, Any],
+    flats: Mapping[str, Flat],
+    codec: Any,
+    default: Codec,
+    change: Callable[[Any], Settings],
+) -> list[Group]:
+    """Which arrays travel together. Thought about once for each list, but by a rule that is a function."""
+    if callable(codec) or isinstance(codec, (Mapping, list)):
+        return _group(given, flats, codec, default, change)
+    key = (change(None), codec, *[(name, flat.kind, flat.shape, flat.unit) for name, flat in flats.items()])
+    if key not in port.plans:
+        port.plans[key] = _group(given, flats, codec, default, change)
+    return port.plans[key]
+
+
+def _group(
+    given: Mapping[str, Any], flats: Mapping[str, Flat], codec: Any, default: Codec, change: Callable[[Any], Settings]
+) -> list[Group]:
+    same: dict[Settings, Settings] = {}
+    groups: dict[Any, Group] = {}
+    rule = rule_of(codec, default)
+
+    @cache
+    def settings(rule: Any) -> Settings:
+        chosen = change(rule)
+        if chosen.algorithm == "lowrank" and not isinstance(chosen.codec, LowRank):
+            chosen = chosen.override(algorithm="auto")  # what is no matrix goes its own way
+        if isinstance(chosen.codec, Raw) and isinstance(chosen.down, Raw):
+            chosen = chosen.override(feedback=False)  # nothing is lost that could be remembered
+        return same.setdefault(chosen, chosen)
+
+    for name, flat in flats.items():
+        chosen = settings(rule(name, given[name], flat.shape[: len(flat.shape) - (flat.unit > 1)]))
+        if flat.kind not in chosen.codec.kinds or flat.kind not in chosen.down.kinds:
+            chosen = settings("raw")
+        groups.setdefault((flat.kind, id(chosen)), (flat.kind, chosen, []))[2].append(name)
+    return [*groups.values()]
 
 
 def _check_plain(x: Any) -> None:

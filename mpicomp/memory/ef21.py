@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Iterable, Optional, Sequence
 
 from ..codecs.base import accumulate, add, multiply, subtract
-from ..job import Reduction
+from ..job import DOWN, UP, Reduction
 from .feedback import Remembering, storable, zeros
 from .state import State
 
@@ -39,7 +39,7 @@ class Differences(Remembering):
         change = known.copy()
         multiply(change, -1.0)
         accumulate(self.x[lo:hi], change, 1.0)
-        self.codec.encode_into(storable(change, self.kind), wire, self._at(self._up, lo))
+        self.codec.encode_into(storable(change, self.kind), wire, self._at(UP, lo))
         self.codec.add_into(wire, known, self.kind, self.weight)
 
     def write_sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
@@ -50,7 +50,7 @@ class Differences(Remembering):
             accumulate(self.x[lo:hi], change, 1.0)
         multiply(change, self.scale)
         subtract(change, self.memory.result[lo:hi])
-        self.down.encode_into(storable(change, self.kind), wire, self._at(self._down, lo))
+        self.down.encode_into(storable(change, self.kind), wire, self._at(DOWN, lo))
 
     def decode(self, wire: Any, lo: int, hi: int) -> None:
         result = self.memory.result[lo:hi]

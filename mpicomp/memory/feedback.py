@@ -16,7 +16,7 @@ import numpy as np
 from .. import arrays
 from ..arrays import KINDS, Flat, is_cupy
 from ..codecs.base import Codec, Stream, accumulate, add, as_kind, multiply
-from ..job import Reduction
+from ..job import DOWN, PARTIAL, UP, Reduction
 from .state import State
 
 MOST = {"f16": 65504.0, "bf16": 2.0**127 * (2 - 2.0**-7)}  # largest finite numbers, where sums have larger ones
@@ -76,17 +76,17 @@ class Corrected(Remembering):
     def write_part(self, lo: int, hi: int, wire: Any) -> None:
         given = self.memory.up[lo:hi]
         accumulate(self.x[lo:hi], given, 1.0)
-        self._send(self.codec, given, wire, self._at(self._up, lo), self.weight)
+        self._send(self.codec, given, wire, self._at(UP, lo), self.weight)
 
     def write_partial(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
         given = self.memory.up[lo:hi]
         add(given, self.sum(lo, hi, wires, position, 1.0))
-        self._send(self.codec, given, wire, self._at(self._partial, lo), self.weight)
+        self._send(self.codec, given, wire, self._at(PARTIAL, lo), self.weight)
 
     def write_sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
         given = self.memory.down[lo:hi]
         add(given, self.sum(lo, hi, wires, position, self.scale))
-        self._send(self.down, given, wire, self._at(self._down, lo), self.down_weight)
+        self._send(self.down, given, wire, self._at(DOWN, lo), self.down_weight)
 
     def decode(self, wire: Any, lo: int, hi: int) -> None:
         if self.down_weight == 1.0:
