@@ -109,7 +109,7 @@ def _groups(
     """Which arrays travel together. Thought about once for each list, but by a rule that is a function."""
     if callable(codec) or isinstance(codec, (Mapping, list)):
         return _group(given, flats, codec, default, change)
-    key = (change(None), codec, *[(name, flat.kind, flat.shape, flat.unit) for name, flat in flats.items()])
+    key = ("groups", change(None), codec, *[(name, flat.kind, flat.shape, flat.unit) for name, flat in flats.items()])
     if key not in port.plans:
         port.plans[key] = _group(given, flats, codec, default, change)
     return port.plans[key]
