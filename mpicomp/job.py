@@ -91,7 +91,7 @@ class Randomness(NamedTuple):
         return Stream(key, first, offset, shared)
 
 
-@lru_cache(maxsize=16)  # each of many arrays asks for the same
+@lru_cache(maxsize=256)  # each segment, and each of many arrays, asks for the same; calls under way take turns
 def _stream(of: Randomness, codec: Codec, stage: int) -> Stream:
     """Correlated codecs share one stream, shifted by the rank."""
     later = stage if stage > PARTIAL else 0  # a collective may number its starts by stages

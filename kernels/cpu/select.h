@@ -142,7 +142,7 @@ MC_KERNEL(NAME(randk, select))(const STORED *x, mc_i64 n, mc_i64 block, mc_i64 k
     for (; n > 0; n -= block, x += block, values += pace, tail += stride) {
         mc_u64 word = mc_randk_key(key, first++);
         mc_u16 index[ROOM];
-        draw(word, block, k, index, mc_through_caches ? x : 0);
+        draw(word, block, k, index, x);
         word |= LOCAL(gather_drawn)(x, block, index, k, values) ? 0 : MC_RANDK_MARK;
         memcpy(tail, &word, 8);
     }

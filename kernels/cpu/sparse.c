@@ -82,7 +82,7 @@ MC_FN mc_i64 append(mc_u64 bits, mc_i64 at, mc_u16 *index, mc_i64 found)
 }
 
 /* randk: the indices that a block's key draws, in order. Those that are turned past the end come first. The memory that comes
- * next, if it is given, is asked for meanwhile. */
+ * next, if it is given, is asked for meanwhile where that is of use. */
 static void draw(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index, const void *soon)
 {
     mc_cells_t c = mc_randk_cells(key, m, k);
@@ -91,7 +91,7 @@ static void draw(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index, const void *soon
     mc_i64 before = 0;
     for (mc_i64 at = 0; at < k; at += MC_GROUP) {
         mc_group_t g = mc_group(key, (mc_u64)at / MC_GROUP);
-        for (mc_i64 line = at / 2; soon && line < at / 2 + 32; line++)
+        for (mc_i64 line = at / 2; soon && mc_through_caches && line < at / 2 + 32; line++)
             __builtin_prefetch((const char *)soon + 64 * line);
         EACH(j, MC_GROUP) place[at + j] = (mc_u16)mc_randk_place(c, g, (mc_u32)(at + j));
     }
@@ -110,7 +110,7 @@ static mc_u64 randk_word(const mc_u8 *tail)
 static int read_randk(const mc_u8 *tail, mc_i64 m, mc_i64 k, mc_u16 *index, int *mark, const void *soon)
 {
     *mark = (int)(randk_word(tail) >> 63);
-    draw(randk_word(tail) & ~MC_RANDK_MARK, m, k, index, mc_through_caches ? soon : 0);
+    draw(randk_word(tail) & ~MC_RANDK_MARK, m, k, index, soon);
     return 1;
 }
 
