@@ -18,47 +18,40 @@ typedef REAL LOCAL(vector) __attribute__((vector_size(WIDTH), aligned(sizeof(REA
 #define PIECES (LANES * (int)sizeof(REAL) / WIDTH)
 #define RANKS (PIECES > 4 ? 1 : 2)
 
-/* A dot product from its lanes, and the products of the last values, fewer than a lane each. */
-MC_FN REAL LOCAL(close)(REAL *sum, const REAL *a, const REAL *b, mc_i64 n)
-{
-    EACH(j, n) sum[j] += a[j] * b[j];
-    for (int half = LANES / 2; half; half /= 2)
-        EACH(j, half) sum[j] += sum[j + half];
-    return sum[0];
-}
-
 /* Dot products of each of `rows` rows of x with each of `ranks` of right. Both are constants where this is inlined: sums are in
- * registers (AVX2 has too few, and four rows that are read at a time are worth it), and what is loaded serves several. Asks for
- * the memory of as many rows before these. */
+ * registers (AVX2 has too few, and four rows that are read at a time are worth it), and what is loaded serves several. */
 MC_FN void LOCAL(dots)(const REAL *x, mc_i64 cols, int rows, const REAL *right, int ranks, REAL *left, mc_i64 pace)
 {
-    mc_i64 whole = cols / LANES * LANES, next = rows * cols * (mc_i64)sizeof *x;
+    mc_i64 whole = cols / LANES * LANES, next = following(cols * sizeof *x, rows);
     LOCAL(vector) sum[ROWS * RANKS][PIECES] = {{{0}}};
-    next = next > NEXT ? next : NEXT;
+    REAL(*lanes)[LANES] = (REAL(*)[LANES])sum;
     for (mc_i64 at = 0; at < whole; at += LANES) {
         UNROLLED(i, rows)
         for (int k = 0; k < LANES * (int)sizeof *x; k += 64)
-            ask(x + i * cols + at, k - next);
+            ask(x + i * cols + at, next + k);
         UNROLLED(k, PIECES)
         UNROLLED(i, rows)
         UNROLLED(t, ranks)
-        sum[i * RANKS + t][k] += ((const LOCAL(vector) *)(x + i * cols + at))[k] *
+        sum[i * ranks + t][k] += ((const LOCAL(vector) *)(x + i * cols + at))[k] *
                                  ((const LOCAL(vector) *)(right + t * cols + at))[k];
     }
-    UNROLLED(i, rows)
-    UNROLLED(t, ranks)
-    left[t * pace + i] = LOCAL(close)((REAL *)sum[i * RANKS + t], x + i * cols + whole, right + t * cols + whole, cols - whole);
+    EACH(q, rows * ranks)
+    EACH(j, cols - whole) lanes[q][j] += x[q / ranks * cols + whole + j] * right[q % ranks * cols + whole + j];
+    UNROLLED(h, 5) /* all of them at once: each halving waits for the one before */
+    EACH(q, rows * ranks)
+    EACH(j, LANES / 2 >> h) lanes[q][j] += lanes[q][j + (LANES / 2 >> h)];
+    UNROLLED(q, rows * ranks) left[q % ranks * pace + q / ranks] = lanes[q][0];
 }
 
-/* n values of x, rows of `cols`; left[t * pace + i] for row i. From the last row to the first: `back`, which comes next,
- * finds the first ones in a cache. */
+/* n values of x, rows of `cols`; left[t * pace + i] for row i. */
 MC_KERNEL(NAME(project))(const REAL *x, mc_i64 n, mc_i64 cols, const REAL *right, REAL *left, mc_i64 pace, mc_i64 rank)
 {
-    for (mc_i64 i = n / cols, rows; i > 0; i -= rows) {
-        rows = i < ROWS ? 1 : ROWS;
+    mc_i64 all = n / cols;
+    for (mc_i64 i = 0, rows; i < all; i += rows) {
+        rows = all - i < ROWS ? 1 : ROWS;
         for (mc_i64 t = 0, ranks; t < rank; t += ranks) {
-            const REAL *from = x + (i - rows) * cols, *with = right + t * cols;
-            REAL *to = left + t * pace + i - rows;
+            const REAL *from = x + i * cols, *with = right + t * cols;
+            REAL *to = left + t * pace + i;
             ranks = rank - t < RANKS ? 1 : RANKS;
             if (rows == ROWS && ranks == RANKS)
                 LOCAL(dots)(from, cols, ROWS, with, RANKS, to, pace);
@@ -76,9 +69,13 @@ MC_KERNEL(NAME(project))(const REAL *x, mc_i64 n, mc_i64 cols, const REAL *right
 MC_FN void LOCAL(add_rows)(const REAL *x, mc_i64 cols, mc_i64 stride, int rows, const REAL *left, mc_i64 n, int ranks,
                            REAL *restrict sum, mc_i64 pace)
 {
-    mc_i64 next = rows * stride * (mc_i64)sizeof *x;
-    mc_i64 whole = cols / (64 / (mc_i64)sizeof *x) * (64 / (mc_i64)sizeof *x), at = 0;
-    for (; at < whole; at += 64 / (mc_i64)sizeof *x) {
+    mc_i64 next = following(stride * sizeof *x, rows);
+    mc_i64 line = 64 / (mc_i64)sizeof *x, at = stride % line ? 0 : (mc_i64)(-(uintptr_t)x % 64 / sizeof *x);
+    at = at < cols ? at : cols;
+    EACH(j, at)
+    UNROLLED(t, ranks)
+    UNROLLED(i, rows) sum[t * pace + j] += left[t * n + i] * x[i * stride + j];
+    for (; at + line <= cols; at += line) {
         UNROLLED(i, rows) ask(x + i * stride + at, next);
         UNROLLED(k, 64 / WIDTH)
         UNROLLED(t, ranks)
@@ -100,15 +97,15 @@ MC_KERNEL(NAME(back))(const REAL *x, mc_i64 n, mc_i64 cols, mc_i64 stride, const
     mc_i64 rows = (n - cols) / stride + 1;
     EACH(t, rank) memset(right + t * pace, 0, (size_t)cols * sizeof *right);
     for (mc_i64 i = 0, some; i < rows; i += some) {
-        some = rows - i < 8 ? 1 : 8;
+        some = rows - i < TOGETHER ? 1 : TOGETHER;
         for (mc_i64 t = 0, ranks; t < rank; t += ranks) {
             const REAL *from = x + i * stride, *with = left + t * rows + i;
             REAL *to = right + t * pace;
             ranks = rank - t < 2 ? 1 : 2;
-            if (some == 8 && ranks == 2)
-                LOCAL(add_rows)(from, cols, stride, 8, with, rows, 2, to, pace);
-            else if (some == 8)
-                LOCAL(add_rows)(from, cols, stride, 8, with, rows, 1, to, pace);
+            if (some == TOGETHER && ranks == 2)
+                LOCAL(add_rows)(from, cols, stride, TOGETHER, with, rows, 2, to, pace);
+            else if (some == TOGETHER)
+                LOCAL(add_rows)(from, cols, stride, TOGETHER, with, rows, 1, to, pace);
             else
                 EACH(u, ranks) LOCAL(add_rows)(from, cols, stride, 1, with + u * rows, rows, 1, to + u * pace, pace);
         }
@@ -125,21 +122,34 @@ MC_FN void LOCAL(products)(const REAL *left, mc_i64 pace, const REAL *right, mc_
         EACH(j, count) out[j] += left[t * pace] * right[t * cols + j];
 }
 
-/* n values of out, rows of `cols`; left[t * pace + i] for row i. Of large ones whole lines of the cache go past it. */
+/* `count` products from row i, column j on, over the ends of rows. */
+MC_FN void LOCAL(span)(const REAL *left, mc_i64 pace, const REAL *right, mc_i64 rank, mc_i64 cols, mc_i64 i, mc_i64 j, mc_i64 count,
+                       REAL *out)
+{
+    for (mc_i64 some; count > 0; count -= some, out += some, j += some) {
+        i += j / cols, j %= cols;
+        some = count < cols - j ? count : cols - j;
+        LOCAL(products)(left + i, pace, right + j, rank, cols, some, out);
+    }
+}
+
+/* n values of out, rows of `cols`; left[t * pace + i] for row i. Of large ones whole lines of the cache go past it, those too in
+ * which a row ends. */
 MC_KERNEL(NAME(expand))(const REAL *left, mc_i64 pace, const REAL *right, mc_i64 rank, mc_i64 n, mc_i64 cols, REAL *out)
 {
     int large = MC_STREAMS && n * (mc_i64)sizeof *out >= STREAM_FROM;
-    for (mc_i64 i = 0; i * cols < n; i++) {
-        REAL *row = out + i * cols, piece[64];
-        mc_i64 at = (mc_i64)(-(uintptr_t)row % 64 / sizeof *row);
-        at = large && at < cols ? at : cols;
-        LOCAL(products)(left + i, pace, right, rank, cols, at, row);
-        for (; at + 64 <= cols; at += 64) {
-            LOCAL(products)(left + i, pace, right + at, rank, cols, 64, piece);
-            stream(row + at, piece, sizeof piece);
-        }
-        LOCAL(products)(left + i, pace, right + at, rank, cols, cols - at, row + at);
+    mc_i64 at = large ? (mc_i64)(-(uintptr_t)out % 64 / sizeof *out) : n, i = 0, j = at;
+    LOCAL(span)(left, pace, right, rank, cols, 0, 0, at, out);
+    for (REAL piece[64]; at + 64 <= n; at += 64, j += 64) {
+        if (j >= cols)
+            i += j / cols, j %= cols;
+        if (j + 64 <= cols)
+            LOCAL(products)(left + i, pace, right + j, rank, cols, 64, piece);
+        else
+            LOCAL(span)(left, pace, right, rank, cols, i, j, 64, piece);
+        stream(out + at, piece, sizeof piece);
     }
+    LOCAL(span)(left, pace, right, rank, cols, i, j, n - at, out + at);
     if (large)
         stream_end();
 }

@@ -19,24 +19,31 @@
 #define UNROLLED_(text) _Pragma(#text)
 #define UNROLLED(j, count) UNROLLED_(GCC unroll 16) for (int j = 0; j < (count); j++)
 
+/* How many rows are read together: by project, and by back. */
 #if MC_LEVEL == 4
 #define WIDTH 64
-#define ROWS 2
+#define ROWS (12 / PIECES)
+#define TOGETHER 6
 #elif MC_LEVEL == 3
 #define WIDTH 32
 #define ROWS 4
+#define TOGETHER 8
 #else
 #define WIDTH 16
 #define ROWS 1
+#define TOGETHER 8
 #endif
-#define NEXT 16384 /* bytes: what is asked for ahead is at least so far away */
 
-/* Asks for memory that will be read `away` from here, a line. Zen 3, the processor that AVX2 was measured on, reads several rows
+/* How far ahead memory is asked for where rows are read together: further along the same rows, or, of short ones, in those after
+ * them. */
+MC_FN mc_i64 following(mc_i64 nbytes, int rows) { return nbytes < 8192 ? nbytes * rows : 1024; }
+
+/* Asks for the memory that will be read after these bytes. Zen 3, the processor that AVX2 was measured on, reads several rows
  * at once nearly twice as fast where it is not asked. */
 MC_FN void ask(const void *p, mc_i64 away)
 {
     if (MC_LEVEL != 3)
-        __builtin_prefetch((const char *)p + away, 0, 2);
+        __builtin_prefetch((const char *)p + away);
 }
 
 #define NAME(verb) mc_lowrank_##verb##_f32

@@ -27,10 +27,9 @@ _LANE_BITS = 10  # cuts.MOST lanes of a call
 _SALT_BITS = 12  # of what the ranks agreed upon; fewer where MPI has few tags
 _LEND = 64 << 10  # bytes from which a wire stays where it is, for ranks of the same node
 _ARENA = 256 << 20  # bytes of address space for such wires; memory is taken as it is used
-_SPIN = 100e-6  # seconds of waiting before the core is offered to others,
-_LONG = (
-    1e-3  # and before it is left to them: where all ranks of a core offer it, it goes from one that waits to the next
-)
+# Seconds in which a rank that waits offers its core to others, before it leaves it to them: where all ranks of a core
+# offer it, it goes from one that waits to the next.
+_LONG = 1e-3
 
 
 class MPIPort(Port):
@@ -130,12 +129,12 @@ class MPIPort(Port):
         self._idle_since = None
 
     def idle(self, run: Any) -> None:
-        """Nothing moved: after a while give the core to others and, now and then, look for trouble."""
+        """Nothing moved: give the core to others and, now and then, look for trouble."""
         now = time.monotonic()
         waited = 0.0 if self._idle_since is None else now - self._idle_since
         if waited > _LONG:
             time.sleep(min(waited / 100, 1e-3))  # 50e-6 more by the system; always so little: a quarter of a core
-        elif waited > _SPIN:
+        else:
             os.sched_yield()
         if self._idle_since is None:
             self._idle_since, self._next_look = now, now + LOOK_EVERY
