@@ -27,8 +27,8 @@ BUDGET = 0.25  # seconds for a size: where one took more, larger ones are measur
 REPEATS = 3
 ENOUGH, MOST = 0.15, 15  # of quick ones more, for so many seconds or turns: the first messages of a connection are slow
 BEHIND = 2  # of the best one's time, with which more turns are worth nothing
-LARGE = 16 << 20  # bytes that are measured in addition when such an array comes;
-MOST_LARGE = 6  # the best of them so many times more
+WARM = 2  # turns that do not count: from the first, allocators learn what is worth keeping
+LARGE = (16 << 20, 32 << 20)  # bytes that are measured in addition when such an array comes
 MEASURED = "measured on this communicator"
 
 
@@ -39,7 +39,7 @@ def table_for(port: Any, settings: Settings, x: Any) -> Optional[Table]:
     key, sent = (settings.codec, settings.down, x.kind), port.stats.wire_bytes
     if key not in port.tables:
         port.tables[key] = tuning.load(port, *key) or _measure(port, settings, x.kind)
-    if port.tables[key] is not None and x.nbytes >= LARGE and isinstance(x, Flat):
+    if port.tables[key] is not None and x.nbytes >= LARGE[0] and isinstance(x, Flat):
         _extend(port.tables[key], port, settings, x)
     port.stats.wire_bytes = sent  # what was sent to measure is none of the caller's
     return port.tables[key]
@@ -48,24 +48,14 @@ def table_for(port: Any, settings: Settings, x: Any) -> Optional[Table]:
 def _extend(table: Table, port: Any, settings: Settings, x: Flat) -> None:
     """Measure what caches do not hold, with the beginning of x itself, where that takes no longer than the rest."""
     names = planning.CANDIDATES
-    known = table.source == MEASURED and all(table.points[name][-1][0] < LARGE for name in names)
-    if known and 2 * sum(table.estimate(name, LARGE) for name in names) < 2 * BUDGET:
-        sample = Flat(beside(x.data[: LARGE // x.data.itemsize], None), x.kind)
-
-        def timed(name: str) -> float:
-            out = Flat(np.empty_like(sample.data), x.kind)  # where it lies can make twice the time
-            port.pool.clear()
-            once = _once(port, settings, name, sample, out)
-            once()
-            return seconds(port, once)
-
-        times = {name: [timed(name)] for name in names}
-        best = sorted(names, key=times.__getitem__)[:3]
-        again = BUDGET / (2 * sum(times[name][0] for name in best))  # each is run twice
-        for name in max(min(round(again), MOST_LARGE), 2) * best:
-            times[name].append(timed(name))
-        for name in names:
-            table.add(name, LARGE, median(times[name]))
+    for before, nbytes in zip((SIZES[-1], *LARGE), LARGE):
+        due = table.source == MEASURED and all(table.points[name][-1][0] == before for name in names)
+        if x.nbytes < nbytes or not due or sum(table.estimate(name, nbytes) for name in names) > BUDGET:
+            continue
+        sample = Flat(beside(x.data[: nbytes // x.data.itemsize], None), x.kind)
+        out = Flat(np.empty_like(sample.data), x.kind)
+        for name, took in race(port, _runs(port, settings, sample, out), REPEATS).items():
+            table.add(name, nbytes, took)
         port.pool.clear()
 
 
@@ -93,7 +83,7 @@ def measure(
         n = nbytes // KINDS[kind].storage.itemsize
         x = as_kind(np.random.default_rng(0).standard_normal(n, KINDS[kind].accumulator), kind)
         out = Flat(np.empty_like(x.data), kind)
-        runs = {name: _once(port, settings, name, x, out) for name in planning.CANDIDATES}
+        runs = _runs(port, settings, x, out)
         for name, took in race(port, runs, repeats, partial(progress, nbytes=nbytes)).items():
             table.add(name, nbytes, took)
         last, call = call, sum(points[-1][1] for points in table.points.values())
@@ -102,6 +92,11 @@ def measure(
                 break
             repeats = 1
     return table
+
+
+def _runs(port: Any, settings: Settings, x: Flat, out: Flat) -> dict[str, Callable[[], None]]:
+    """An allreduce of x by each algorithm."""
+    return {name: _once(port, settings, name, x, out) for name in planning.CANDIDATES}
 
 
 def _once(port: Any, settings: Settings, algorithm: str, x: Flat, out: Flat) -> Callable[[], None]:
@@ -121,18 +116,19 @@ def _once(port: Any, settings: Settings, algorithm: str, x: Flat, out: Flat) -> 
 def race(
     port: Any, runs: dict[str, Callable[[], None]], repeats: int, progress: Callable[[str], None] = lambda name: None
 ) -> dict[str, float]:
-    """The median seconds of each. They take turns, so that what disturbs the machine disturbs all alike, each a run before
-    the one that counts, as if it were called again and again; the quicker ones more turns. All ranks stop together."""
+    """The median seconds of each. They take turns, so that what disturbs the machine disturbs all alike and none finds in
+    caches what it left there itself; the quicker ones more turns. All ranks stop together."""
     times: dict[str, list[float]] = {name: [] for name in runs}
+    for name in min(WARM, repeats) * [*runs]:
+        runs[name]()
     going, turns = list(runs), 0
     while turns < repeats or (repeats > 1 and turns < MOST and sum(map(sum, times.values())) < ENOUGH):
         for name in going:
             if not turns:
                 progress(name)
-            runs[name]()
             times[name].append(seconds(port, runs[name]))
         turns += 1
-        if turns > repeats:
+        if turns >= repeats:
             best = min(map(median, times.values()))
             going = [name for name in going if median(times[name]) < BEHIND * best]
     return {name: median(each) for name, each in times.items()}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
-from mpicomp import planning, settings
+from mpicomp import calibration, planning, settings, tuning
+from mpicomp.arrays import Flat
 from mpicomp.timing import Table
 
 KB, MB = 1 << 10, 1 << 20
@@ -50,6 +54,27 @@ def test_a_latency_and_a_bandwidth_give_every_size_from_two():
 def test_noise_does_not_make_large_arrays_free():
     table = Table("", {"raw": [(1 * MB, 2e-3), (4 * MB, 1e-3)]})
     assert table.estimate("raw", 64 * MB) > 8e-3
+
+
+def test_what_an_mpi_is_slow_at_is_found_when_such_an_array_comes_once(monkeypatch):
+    raced = []
+
+    def race(port, runs, repeats, progress=None):
+        raced.append(now := sizes.pop(0))
+        raw = 0.1 * now if now < 32 * MB else 0.4 * now  # of an MPI that takes fresh memory for more
+        return {name: 1e-9 * (raw if name == "raw" else 0.2 * now) for name in runs}
+
+    port = SimpleNamespace(rank=0, size=2, tables={}, near=False, shares=True, stats=SimpleNamespace(wire_bytes=0))
+    port.pool = SimpleNamespace(clear=lambda: None)
+    monkeypatch.setattr(calibration, "race", race)
+    monkeypatch.setattr(tuning, "load", lambda *key: None)
+    chosen, sizes = settings.make("natural"), [*calibration.SIZES, *calibration.LARGE]
+    for megabytes, largest in ((1, 4), (16, 16), (40, 32), (64, 32), (1, 32)):
+        n = megabytes * MB // 4
+        table = calibration.table_for(port, chosen, Flat(np.empty(n, np.float32), "f32"))
+        assert raced[-1] == largest * MB
+        assert planning.choose(chosen, n, "f32", 2, table).algorithm == ("raw" if megabytes < 32 else "direct")
+    assert not sizes  # each was measured once
 
 
 @pytest.mark.parametrize("other, gain, taken", [("direct", 0.05, False), ("direct", 0.12, True), ("ring", 0.12, False), ("ring", 0.2, True)])  # fmt: skip
