@@ -8,6 +8,7 @@ same table.
 from __future__ import annotations
 
 import os
+import random
 import time
 from functools import partial
 from statistics import median
@@ -16,7 +17,7 @@ from typing import Any, Callable, Optional
 import numpy as np
 
 from . import engine, planning, tuning
-from .arrays import KINDS, Flat, beside
+from .arrays import KINDS, Flat, beside, is_cupy
 from .codecs.base import as_kind
 from .job import Randomness, Reduction
 from .settings import Settings
@@ -28,33 +29,35 @@ REPEATS = 3
 ENOUGH, MOST = 0.15, 15  # of quick ones more, for so many seconds or turns: the first messages of a connection are slow
 BEHIND = 2  # of the best one's time, with which more turns are worth nothing
 WARM = 2  # turns that do not count: from the first, allocators learn what is worth keeping
-LARGE = (16 << 20, 32 << 20)  # bytes that are measured in addition when such an array comes
+LARGE = (8 << 20, 16 << 20, 32 << 20)  # bytes that are measured in addition when such an array comes
 MEASURED = "measured on this communicator"
 
 
-def table_for(port: Any, settings: Settings, x: Any) -> Optional[Table]:
-    """The table for these codecs: from MPICOMP_TUNING, or measured now (collective), or None where auto has no choice."""
+def table_for(port: Any, settings: Settings, x: Any, room: Any = None) -> Optional[Table]:
+    """The table for these codecs: from MPICOMP_TUNING, or measured now (collective), or None where auto has no choice.
+    `room` is as large as x and may be written to."""
     if not planning.has_choice(settings, x.nbytes, x.kind, port.size):
         return None
     key, sent = (settings.codec, settings.down, x.kind), port.stats.wire_bytes
     if key not in port.tables:
         port.tables[key] = tuning.load(port, *key) or _measure(port, settings, x.kind)
     if port.tables[key] is not None and x.nbytes >= LARGE[0] and isinstance(x, Flat):
-        _extend(port.tables[key], port, settings, x)
+        _extend(port.tables[key], port, settings, x, room)
     port.stats.wire_bytes = sent  # what was sent to measure is none of the caller's
     return port.tables[key]
 
 
-def _extend(table: Table, port: Any, settings: Settings, x: Flat) -> None:
+def _extend(table: Table, port: Any, settings: Settings, x: Flat, room: Optional[Flat]) -> None:
     """Measure what caches do not hold, with the beginning of x itself, where that takes no longer than the rest."""
     names = planning.CANDIDATES
     for before, nbytes in zip((SIZES[-1], *LARGE), LARGE):
         due = table.source == MEASURED and all(table.points[name][-1][0] == before for name in names)
         if x.nbytes < nbytes or not due or sum(table.estimate(name, nbytes) for name in names) > BUDGET:
             continue
-        sample = Flat(beside(x.data[: nbytes // x.data.itemsize], None), x.kind)
-        out = Flat(np.empty_like(sample.data), x.kind)
-        for name, took in race(port, _runs(port, settings, sample, out), REPEATS).items():
+        n = nbytes // x.data.itemsize
+        sample = beside(x.data[:n], None)
+        out = np.empty_like(sample) if room is None or is_cupy(room.data) else room.data[:n]
+        for name, took in race(port, _runs(port, settings, Flat(sample, x.kind), Flat(out, x.kind)), REPEATS).items():
             table.add(name, nbytes, took)
         port.pool.clear()
 
@@ -116,14 +119,14 @@ def _once(port: Any, settings: Settings, algorithm: str, x: Flat, out: Flat) -> 
 def race(
     port: Any, runs: dict[str, Callable[[], None]], repeats: int, progress: Callable[[str], None] = lambda name: None
 ) -> dict[str, float]:
-    """The median seconds of each. They take turns, so that what disturbs the machine disturbs all alike and none finds in
-    caches what it left there itself; the quicker ones more turns. All ranks stop together."""
+    """The median seconds of each. They take turns, so that what disturbs the machine disturbs all alike, in an order that
+    changes, as what runs before leaves its mark on caches; the quicker ones more turns. All ranks stop together."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for name in min(WARM, repeats) * [*runs]:
         runs[name]()
     going, turns = list(runs), 0
     while turns < repeats or (repeats > 1 and turns < MOST and sum(map(sum, times.values())) < ENOUGH):
-        for name in going:
+        for name in random.Random(turns).sample(going, len(going)):
             if not turns:
                 progress(name)
             times[name].append(seconds(port, runs[name]))

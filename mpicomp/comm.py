@@ -181,7 +181,7 @@ class Comm(FamilyMixin, MPI.Intracomm):
                 lambda call: self._persistent(call, seed),
                 lambda x, call: untouched.again(self, "Allreduce", (MPI.IN_PLACE, x, _SUM), info, call),
             )
-        call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment, feedback)
+        call = self._prepare(sendbuf, recvbuf, op, codec, algorithm, seed, segment, feedback, later=True)
         if call is None and feedback:
             self._refuse(CodecError("feedback needs a sum of floating-point data"))
         if call is None or call.plan.algorithm == "raw":
@@ -223,10 +223,12 @@ class Comm(FamilyMixin, MPI.Intracomm):
         near, nodes = (port.near, len(set(port.nodes))) if port is not None else (False, None)
         return planning.choose(wanted, flat.n, flat.kind, self.size, table, flat.shapes, near, nodes)
 
-    def _prepare(self, sendbuf: Any, recvbuf: Any, op: MPI.Op, *changes: Any) -> Optional[allreduce.Call]:
+    def _prepare(
+        self, sendbuf: Any, recvbuf: Any, op: MPI.Op, *changes: Any, later: bool = False
+    ) -> Optional[allreduce.Call]:
         if base.left_to_mpi(self, changes, recvbuf):
             return None
-        return allreduce.prepare(self, sendbuf, recvbuf, op, lambda: self._settings.override(*changes))
+        return allreduce.prepare(self, sendbuf, recvbuf, op, lambda: self._settings.override(*changes), later=later)
 
     def _sums(self, op: MPI.Op) -> bool:
         """Of lists and dicts there is no other operation."""

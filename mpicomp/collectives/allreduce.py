@@ -32,11 +32,13 @@ class Call(base.Call):
         out: Any,
         mean: bool = False,
         memory: Any = None,
+        later: bool = False,
     ):
-        """With feedback among the settings, `memory` is what earlier calls remembered, or new."""
+        """With feedback among the settings, `memory` is what earlier calls remembered, or new. Not before it starts is
+        there anything written to `out` if that is `later`."""
         self.port, self.x, self.out = port, x, out
         self.scale = 1.0 / port.size if mean else 1.0
-        self.plan, self.signature, self.digest = _planned(port, settings, x, mean)
+        self.plan, self.signature, self.digest = _planned(port, settings, x, None if later or x is out else out, mean)
         self.settings = self.plan.settings
         self.memory: Any = memory or remember(self.settings.codec, settings.feedback, x)
         if self.memory is not None:
@@ -57,8 +59,9 @@ class Call(base.Call):
         return self.start(stream_key(seed, call), memory.step, finish)
 
 
-def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[planning.Plan, str, int]:
-    """(plan, signature, its digest), thought about once for each shape. The ranks agree before they measure together."""
+def _planned(port: MPIPort, settings: Settings, x: Any, room: Any, mean: bool) -> tuple[planning.Plan, str, int]:
+    """(plan, signature, its digest), thought about once for each shape. The ranks agree before they measure together, for
+    which `room`, unless it is None, may be written to."""
     shapes = x.shapes if isinstance(settings.codec, LowRank) else ()
     ruled = [os.environ.get(variable, "") for variable in RULES]
     key = (settings, str(x), shapes, mean, *ruled)
@@ -73,14 +76,20 @@ def _planned(port: MPIPort, settings: Settings, x: Any, mean: bool) -> tuple[pla
         share = x.nbytes >= base.LARGE and settings.algorithm in ("auto", "direct") and not port.shares
         if share or planning.has_choice(settings, x.nbytes, x.kind, port.size):
             base.meet(port, signature, digest, share, "Allreduce")
-        table = calibration.table_for(port, settings, x)
+        table = calibration.table_for(port, settings, x, room)
         plan = planning.choose(settings, x.n, x.kind, port.size, table, shapes, port.near, len(set(port.nodes)))
         port.plans[key] = (plan, signature, digest)
     return port.plans[key]
 
 
 def prepare(
-    comm: Any, sendbuf: Any, recvbuf: Any, op: MPI.Op, settings: Callable[[], Settings], mean: bool = False
+    comm: Any,
+    sendbuf: Any,
+    recvbuf: Any,
+    op: MPI.Op,
+    settings: Callable[[], Settings],
+    mean: bool = False,
+    later: bool = False,
 ) -> Optional[Call]:
     """A checked Call, or None where the buffers or the operation are not for a codec."""
     if op != MPI.SUM or not (base.floating(recvbuf) or (not buffers.in_place(sendbuf) and base.floating(sendbuf))):
@@ -88,4 +97,4 @@ def prepare(
     port = port_of(comm)
     with base.telling(port):
         flats = buffers.pair(sendbuf, recvbuf)
-        return None if flats is None else Call(port, settings(), *flats, mean)
+        return None if flats is None else Call(port, settings(), *flats, mean, later=later)

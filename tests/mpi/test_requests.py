@@ -154,6 +154,17 @@ def test_a_persistent_request_sums_what_the_buffer_holds_at_each_start(comm, pro
     request.Free()
 
 
+def test_before_a_start_nothing_is_written_not_even_to_measure(comm):
+    x = normal((8 << 20) // 4 + 1, seed=comm.rank)
+    given, out = bits(x).copy(), np.full_like(x, 7.0)
+    request = comm.Allreduce_init(x, out, algorithm="auto")
+    assert (out == 7.0).all()
+    request.Start()
+    request.Wait()
+    request.Free()
+    assert (out != 7.0).any() and (bits(x) == given).all()
+
+
 def test_every_start_draws_new_random_numbers_and_a_seed_repeats_them(comm):
     x = normal(3000, seed=comm.rank)
 
