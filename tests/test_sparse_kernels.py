@@ -65,6 +65,19 @@ def test_select_is_the_reference(compiled, codec, kind, style):
         assert np.array_equal(got, want), (m, k)
 
 
+@each_kind
+@pytest.mark.parametrize("skipped", [0, 1, 5])
+def test_one_value_that_is_not_finite_marks_its_block_wherever_it_is(compiled, kind, skipped):
+    m, k = 601, 2
+    x, bad = np.zeros(m + skipped, STORED[kind])[skipped:], data(kind, 1, 0, "special")[0]
+    last = k * x.itemsize + 7  # of the wire, whose first bit is the mark
+    assert selected(compiled, "randk", kind, x, m, k)[0][last] < 128
+    for place in range(m):
+        x[place] = bad
+        assert selected(compiled, "randk", kind, x, m, k)[0][last] >= 128, place
+        x[place] = 0
+
+
 @each_codec
 @each_kind
 @pytest.mark.parametrize("style", ["normal", "special"])

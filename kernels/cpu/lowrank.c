@@ -15,10 +15,6 @@
 #define EACH(j, count) for (mc_i64 j = 0; j < (count); j++)
 #define LANES 32
 
-/* With `count` a constant: no loop is left. */
-#define UNROLLED_(text) _Pragma(#text)
-#define UNROLLED(j, count) UNROLLED_(GCC unroll 16) for (int j = 0; j < (count); j++)
-
 /* How many rows are read together: by project, and by back. */
 #if MC_LEVEL == 4
 #define WIDTH 64

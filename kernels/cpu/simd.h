@@ -10,6 +10,10 @@
 typedef mc_u32 __attribute__((may_alias)) mc_any32;
 typedef mc_u64 __attribute__((may_alias)) mc_any64;
 
+/* With `count` a constant: no loop is left. */
+#define UNROLLED_(text) _Pragma(#text)
+#define UNROLLED(j, count) UNROLLED_(GCC unroll 16) for (int j = 0; j < (count); j++)
+
 /* Asks for memory that a loop will come to: processors' own prefetching stops at the end of each page. */
 MC_FN void ahead(const void *p, int nbytes)
 {
