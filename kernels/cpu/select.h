@@ -104,31 +104,6 @@ MC_FN void LOCAL(gather)(const STORED *x, const mc_u16 *index, mc_i64 k, mc_u8 *
     EACH(i, k) memcpy(values + i * (mc_i64)sizeof *x, x + index[i], sizeof *x);
 }
 
-/* The values that were drawn, in order; returns whether all are finite, drawn or not. Whole lines of the cache, in four places
- * at once: Zen 3 reads places that are far apart faster than one after the other; Zen 4 and 5 do not mind, and all are slower
- * where they are asked for memory ahead. */
-static int LOCAL(gather_drawn)(const STORED *x, mc_i64 m, const mc_u16 *index, mc_i64 k, mc_u8 *values)
-{
-    const UINT *u = (const UINT *)x;
-    UINT most[64] = {0}, top = 0;
-    mc_i64 line = (mc_i64)(-(uintptr_t)x % 64 / sizeof *x), head = line < m ? line : m;
-    mc_i64 part = (m - head) / 256 * 64;
-    EACH(j, head) top = MAGNITUDE(u[j]) > top ? MAGNITUDE(u[j]) : top;
-    u += head;
-    for (mc_i64 j = 0; j < part; j += 64)
-        UNROLLED(place, 4)
-        EACH(l, 64)
-        {
-            UINT v = MAGNITUDE(u[place * part + j + l]);
-            most[l] = v > most[l] ? v : most[l];
-        }
-    for (mc_i64 j = 4 * part; j < m - head; j++)
-        top = MAGNITUDE(u[j]) > top ? MAGNITUDE(u[j]) : top;
-    LOCAL(gather)(x, index, k, values);
-    EACH(i, 64) top = most[i] > top ? most[i] : top;
-    return top < INFINITE;
-}
-
 MC_KERNEL(NAME(topk, select))(const STORED *x, mc_i64 n, mc_i64 block, mc_i64 k, mc_u8 *values, mc_i64 pace,
                               mc_u8 *tail, mc_i64 stride, mc_u64 key, mc_u64 first)
 {
@@ -144,16 +119,66 @@ MC_KERNEL(NAME(topk, select))(const STORED *x, mc_i64 n, mc_i64 block, mc_i64 k,
     }
 }
 
+/* The largest magnitude among x[from] to x[end] and the same places of the other blocks. */
+MC_FN UINT LOCAL(largest_of)(const STORED *x, mc_i64 apart, mc_i64 from, mc_i64 end, int places)
+{
+    const UINT *u = (const UINT *)x;
+    UINT most[64] = {0}, top = 0;
+    for (; from + 64 <= end; from += 64)
+        UNROLLED(p, places)
+        EACH(l, 64)
+        {
+            UINT v = MAGNITUDE(u[p * apart + from + l]);
+            most[l] = v > most[l] ? v : most[l];
+        }
+    for (; from < end; from++)
+        EACH(p, places) top = MAGNITUDE(u[p * apart + from]) > top ? MAGNITUDE(u[p * apart + from]) : top;
+    EACH(i, 64) top = most[i] > top ? most[i] : top;
+    return top;
+}
+
+/* `places` blocks, which is a constant, at once; each `apart` blocks behind the one before. What is drawn of READ values is taken
+ * while they are in the caches; all of them but the first are read by whole lines. */
+MC_FN void LOCAL(draw_blocks)(const STORED *x, mc_i64 apart, mc_i64 block, mc_i64 k, mc_u8 *values, mc_i64 pace, mc_u8 *tail,
+                              mc_i64 stride, mc_u64 key, mc_u64 first, int places)
+{
+    mc_u64 word[PLACES];
+    mc_u16 index[PLACES][ROOM];
+    mc_i64 end = (mc_i64)(-(uintptr_t)x % 64 / sizeof *x), taken[PLACES] = {0};
+    UINT top = 0;
+    EACH(p, places)
+    {
+        word[p] = mc_randk_key(key, first + (mc_u64)(p * apart));
+        draw(word[p], block, k, index[p], x + p * apart * block);
+    }
+    for (mc_i64 from = 0; from < block; from = end, end += READ) {
+        UINT most;
+        end = end < block ? end : block;
+        most = LOCAL(largest_of)(x, apart * block, from, end, places);
+        top = most > top ? most : top;
+        UNROLLED(p, places)
+        for (; taken[p] < k && index[p][taken[p]] < end; taken[p]++)
+            memcpy(values + p * apart * pace + taken[p] * (mc_i64)sizeof *x, x + p * apart * block + index[p][taken[p]],
+                   sizeof *x);
+    }
+    EACH(p, places)
+    {
+        if (top >= INFINITE && LOCAL(count)((const UINT *)x + p * apart * block, block, INFINITE))
+            word[p] |= MC_RANDK_MARK;
+        memcpy(tail + p * apart * stride, word + p, 8);
+    }
+}
+
 MC_KERNEL(NAME(randk, select))(const STORED *x, mc_i64 n, mc_i64 block, mc_i64 k, mc_u8 *values, mc_i64 pace,
                                mc_u8 *tail, mc_i64 stride, mc_u64 key, mc_u64 first)
 {
-    for (; n > 0; n -= block, x += block, values += pace, tail += stride) {
-        mc_u64 word = mc_randk_key(key, first++);
-        mc_u16 index[ROOM];
-        draw(word, block, k, index, x);
-        word |= LOCAL(gather_drawn)(x, block, index, k, values) ? 0 : MC_RANDK_MARK;
-        memcpy(tail, &word, 8);
-    }
+    mc_i64 all = n / block, apart = all / PLACES;
+    EACH(b, apart)
+    LOCAL(draw_blocks)(x + b * block, apart, block, k, values + b * pace, pace, tail + b * stride, stride, key,
+                       first + (mc_u64)b, PLACES);
+    for (mc_i64 b = PLACES * apart; b < all; b++)
+        LOCAL(draw_blocks)(x + b * block, 0, block, k, values + b * pace, pace, tail + b * stride, stride, key,
+                           first + (mc_u64)b, 1);
 }
 
 /* Writes those of the k values that belong to out, which begins at `from`; returns how many are done. Or zeros in their
@@ -203,7 +228,7 @@ MC_FN mc_i32 LOCAL(scatter)(const mc_u8 *values, mc_i64 pace, const mc_u8 *tail,
     for (; n > 0; n -= block, out += block, values += pace, tail += stride) {
         mc_u16 index[ROOM];
         int mark;
-        if (!(random ? read_randk : read_topk)(tail, block, k, index, &mark, out))
+        if (!(random ? read_randk : read_topk)(tail, block, k, index, &mark, mc_through_caches ? out : NULL))
             return BAD_WIRE;
         if (mark) {
             EACH(j, block) memcpy(out + j, &nan, sizeof nan);
@@ -226,7 +251,7 @@ MC_FN mc_i32 LOCAL(accumulate)(const mc_u8 *values, mc_i64 pace, const mc_u8 *ta
     for (; n > 0; n -= block, acc += block, values += pace, tail += stride) {
         mc_u16 index[ROOM];
         int mark;
-        if (!(random ? read_randk : read_topk)(tail, block, k, index, &mark, 0))
+        if (!(random ? read_randk : read_topk)(tail, block, k, index, &mark, NULL))
             return BAD_WIRE;
         EACH(i, mark ? 0 : k)
         {

@@ -10,6 +10,8 @@
 #define BAD_WIRE 1
 #define ROOM (MC_SPARSE_MOST + 2)           /* for indices: append() writes up to two more than it counts */
 #define PIECE 1024                          /* values that are put together before they are written past the caches */
+#define READ 4096                           /* values of which randk then takes those that it has drawn */
+#define PLACES 2                            /* blocks, far apart, that randk reads at once: faster than one after the other */
 
 /* Asks for memory to be in the second cache when a loop comes to it, which can wait for more at a time than the first. */
 MC_FN void far_ahead(const void *p, int nbytes)
@@ -82,7 +84,7 @@ MC_FN mc_i64 append(mc_u64 bits, mc_i64 at, mc_u16 *index, mc_i64 found)
 }
 
 /* randk: the indices that a block's key draws, in order. Those that are turned past the end come first. The memory that comes
- * next, if it is given, is asked for meanwhile where that is of use. */
+ * next, if it is given, is asked for meanwhile. */
 static void draw(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index, const void *soon)
 {
     mc_cells_t c = mc_randk_cells(key, m, k);
@@ -91,7 +93,7 @@ static void draw(mc_u64 key, mc_i64 m, mc_i64 k, mc_u16 *index, const void *soon
     mc_i64 before = 0;
     for (mc_i64 at = 0; at < k; at += MC_GROUP) {
         mc_group_t g = mc_group(key, (mc_u64)at / MC_GROUP);
-        for (mc_i64 line = at / 2; soon && mc_through_caches && line < at / 2 + 32; line++)
+        for (mc_i64 line = at / 2; soon && line < at / 2 + 32 && line < m / 16; line++)
             __builtin_prefetch((const char *)soon + 64 * line);
         EACH(j, MC_GROUP) place[at + j] = (mc_u16)mc_randk_place(c, g, (mc_u32)(at + j));
     }
