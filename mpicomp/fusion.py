@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, Callable, Iterator, Optional, Sequence
 
-from . import launch
-from .arrays import KINDS, Flat, zeros
+from .arrays import KINDS, Flat, address, zeros
 from .codecs.base import Codec
-from .codecs.blocked import Blocked
-from .job import Pool, Randomness, Reduction
+from .codecs.blocked import Blocked, Piece
+from .job import DOWN, PARTIAL, UP, Pool, Randomness, Reduction
 
 SMALL, PACK = 1 << 16, 4 << 20  # bytes of an array that is packed, of all that are
 
@@ -65,6 +63,16 @@ def _pieces(layout: Layout, lo: int, hi: int) -> list[tuple[int, int, int]]:
 def _size(layout: Layout, codec: Codec, kind: str, lo: int, hi: int) -> int:
     """The most bytes of the wires of a range, one after the other."""
     return sum(codec.size(b - a, kind) for _, a, b in _pieces(layout, lo, hi))
+
+
+@lru_cache(maxsize=1024)
+def _in_wires(layout: Layout, codec: Codec, kind: str, lo: int, hi: int) -> list[Piece]:
+    """The same, with places in memory and in wires of a range."""
+    found, wire, itemsize = [], 0, KINDS[kind].storage.itemsize
+    for k, a, b in _pieces(layout, lo, hi):
+        found.append(Piece(k, a * itemsize, b - a, wire, layout.starts[k] + a))
+        wire += codec.size(b - a, kind)
+    return found
 
 
 class Fused:
@@ -153,9 +161,10 @@ class FusedReduction(Reduction):
         """`makes`: what makes each array's job, where that is not a Reduction."""
         super().__init__(codec, down, x.flats[0], out.flats[0], scale, randomness, pool)
         self.whole, self.result, self.makes = x, out, makes
-        self._together = (
-            launch.together if makes is None and codec == down and isinstance(codec, Blocked) else nullcontext
-        )
+        self._quick: Any = None  # the codec, if its kernels can be called in a row
+        if makes is None and codec == down and isinstance(codec, Blocked) and codec.in_a_row(self.kind, x.data):
+            self._quick = codec
+            self._xs, self._outs = ([address(flat.data) for flat in fused.flats] for fused in (x, out))
         self.parts = [
             make(codec, down, a, b, scale, randomness, pool, start)
             for make, a, b, start in zip(makes or [Reduction] * len(x.flats), x.flats, out.flats, x.starts)
@@ -177,29 +186,34 @@ class FusedReduction(Reduction):
         return at
 
     def write_part(self, lo: int, hi: int, wire: Any) -> None:
-        with self._together():
-            for part, a, b in self._pieces(lo, hi):
-                part.write_part(a, b, wire[: part.part_size(a, b)])
-                wire = wire[part.part_length(wire, a, b) :]
+        if self._quick:
+            stream = self._at(UP, 0)
+            return self._quick.encode_pieces(self._in_wires(lo, hi), self.kind, self._xs, address(wire), stream)
+        for part, a, b in self._pieces(lo, hi):
+            part.write_part(a, b, wire[: part.part_size(a, b)])
+            wire = wire[part.part_length(wire, a, b) :]
 
     def write_sum(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
-        with self._together():
-            for part, a, b, came in self._walk(lo, hi, wires):
-                part.write_sum(a, b, came, position, wire[: part.sum_size(a, b)])
-                wire = wire[part.sum_length(wire, a, b) :]
+        if self._quick:
+            return self._reduce(lo, hi, wires, position, self.scale, wire, DOWN)
+        for part, a, b, came in self._walk(lo, hi, wires):
+            part.write_sum(a, b, came, position, wire[: part.sum_size(a, b)])
+            wire = wire[part.sum_length(wire, a, b) :]
 
     def write_partial(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], wire: Any) -> None:
-        with self._together():
-            for part, a, b, came in self._walk(lo, hi, wires):
-                part.write_partial(a, b, came, position, wire[: part.part_size(a, b)])
-                wire = wire[part.part_length(wire, a, b) :]
+        if self._quick:
+            return self._reduce(lo, hi, wires, position, 1.0, wire, PARTIAL)
+        for part, a, b, came in self._walk(lo, hi, wires):
+            part.write_partial(a, b, came, position, wire[: part.part_size(a, b)])
+            wire = wire[part.part_length(wire, a, b) :]
 
     def decode(self, wire: Any, lo: int, hi: int) -> None:
-        with self._together():
-            for part, a, b in self._pieces(lo, hi):
-                length = part.sum_length(wire, a, b)
-                part.decode(wire[:length], a, b)
-                wire = wire[length:]
+        if self._quick:
+            return self._quick.decode_pieces(self._in_wires(lo, hi), self.kind, address(wire), self._outs)
+        for part, a, b in self._pieces(lo, hi):
+            length = part.sum_length(wire, a, b)
+            part.decode(wire[:length], a, b)
+            wire = wire[length:]
 
     def total(self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int] = None) -> None:
         for part, a, b, came in self._walk(lo, hi, wires):
@@ -223,6 +237,16 @@ class FusedReduction(Reduction):
         randomness = self.randomness._replace(rank=rank, size=size)
         args = (self.codec, self.down, self.result, self.result, self.scale, randomness, self.pool)
         return FusedReduction(*args, makes=self.makes)
+
+    def _reduce(
+        self, lo: int, hi: int, wires: Sequence[Any], position: Optional[int], scale: float, wire: Any, stage: int
+    ) -> None:
+        came, stream = [address(each) for each in wires], self._at(stage, 0)
+        pieces = self._in_wires(lo, hi)
+        self._quick.reduce_pieces(pieces, self.kind, came, position, self._xs, scale, address(wire), stream)
+
+    def _in_wires(self, lo: int, hi: int) -> list[Piece]:
+        return _in_wires(self.whole.layout, self.codec, self.kind, lo, hi)
 
     def _pieces(self, lo: int, hi: int) -> Iterator[tuple[Reduction, int, int]]:
         """(array's job, from, to) for all that is in a range."""

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Callable, Iterator, Sequence
@@ -144,31 +142,24 @@ def _call(function: Any, name: str) -> Callable[..., Any]:
                 given[i] = _addresses(args[i])
             elif args[i] is not None:
                 given[i] = _address(args[i], each, size, n if each in WHOLE else 0)
-        waiting = getattr(_local, "waiting", None)
-        if waiting is None or verb in STATUS:
-            return function(*given)
-        waiting.append((function, given, args))
+        return function(*given)
 
     call.__name__ = name
+    call.bare = function  # type: ignore[attr-defined]
     return call
 
 
-_local = threading.local()
+def in_a_row(name: str, calls: list[tuple[Any, ...]]) -> None:
+    """Calls a C kernel with each of these arguments, addresses for arrays, with nothing in between: each call would find Python's
+    own memory out of the caches that the one before filled, which takes as long as the kernel needs for some 100 KB."""
+    function = host_kernel(name).bare  # type: ignore[attr-defined]
+    for arguments in calls:
+        function(*arguments)
 
 
-@contextmanager
-def together() -> Iterator[None]:
-    """Calls of C kernels in this thread wait for the end, and are then made one after the other, with nothing in between:
-    each would find Python's own memory out of the caches that the one before it filled, which takes as long as the kernel
-    needs for some 100 KB. For callers that do not look at results before."""
-    waiting: list[tuple[Any, ...]] = []  # with the arrays, which must not go before
-    _local.waiting = waiting
-    try:
-        yield
-    finally:
-        del _local.waiting
-    for function, given, _ in waiting:
-        function(*given)
+def bare(name: str, like: Any) -> bool:
+    """Whether in_a_row has this kernel for arrays like `like`, and no threads to use instead."""
+    return not is_cupy(like) and threads() == 1 and hasattr(host_kernel(name), "bare")
 
 
 def describe() -> str:

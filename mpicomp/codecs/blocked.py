@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+import ctypes
+from typing import Any, NamedTuple, Optional, Sequence
 
 from .. import launch
 from ..arrays import Flat
 from .base import Codec, Stream, Terms
 
 
-class Blocked(Codec):
-    """What follows from kernels named `family`_encode_f32 and so on, whose last arguments are the codec's settings.
+class Piece(NamedTuple):
+    """A range of one of many arrays: which, bytes before it, its values, bytes before it in wires, number of its first value."""
 
-    Nothing here looks at what a kernel wrote, so that callers may let several of them wait (launch.together).
-    """
+    array: int
+    at: int
+    n: int
+    wire: int
+    first: int
+
+
+class Blocked(Codec):
+    """What follows from kernels named `family`_encode_f32 and so on, whose last arguments are the codec's settings."""
 
     family = ""
     nearest = 0  # 1: no chance is taken
@@ -64,6 +72,57 @@ class Blocked(Codec):
             run(wires, len(wires), terms.position, own, hi - lo, scale, self.behind(out, lo, kind), *draws)
 
         launch.parallel(part, terms.n, self.grain, out)
+
+    # The same for pieces of many arrays on the host, by one thread, given by their addresses
+
+    def in_a_row(self, kind: str, like: Any) -> bool:
+        """Whether that is possible."""
+        return all(launch.bare(f"{self.family}_{verb}_{kind}", like) for verb in ("encode", "decode", "reduce"))
+
+    def encode_pieces(self, pieces: Sequence[Piece], kind: str, xs: Sequence[int], wire: int, stream: Stream) -> None:
+        key, offset, tail = stream.key, stream.offset, (self.nearest, *self.tail())
+        calls = [(xs[k] + at, n, wire + w, key, first, offset, *tail) for k, at, n, w, first in pieces]
+        launch.in_a_row(f"{self.family}_encode_{kind}", calls)
+
+    def decode_pieces(self, pieces: Sequence[Piece], kind: str, wire: int, outs: Sequence[int]) -> None:
+        tail = self.tail()
+        launch.in_a_row(
+            f"{self.family}_decode_{kind}", [(wire + w, n, outs[k] + at, *tail) for k, at, n, w, _ in pieces]
+        )
+
+    def reduce_pieces(
+        self,
+        pieces: Sequence[Piece],
+        kind: str,
+        wires: Sequence[int],
+        position: Optional[int],
+        xs: Sequence[int],
+        scale: float,
+        out: int,
+        stream: Stream,
+    ) -> None:
+        """As reduce_into, with the own values of each piece at `position`, if that is not None."""
+        key, offset, tail, p = stream.key, stream.offset, (self.nearest, *self.tail()), len(wires)
+        pointers = ctypes.c_void_p * p
+        launch.in_a_row(
+            f"{self.family}_reduce_{kind}",
+            [
+                (
+                    pointers(*[wire + w for wire in wires]),
+                    p,
+                    position or 0,
+                    None if position is None else xs[k] + at,
+                    n,
+                    scale,
+                    out + w,
+                    key,
+                    first,
+                    offset,
+                    *tail,
+                )
+                for k, at, n, w, first in pieces
+            ],
+        )
 
 
 def _behind(array: Any, at: int) -> Any:

@@ -101,6 +101,20 @@ def test_the_same_seed_gives_the_same_bits():
     assert same[0] and (not same[1] or comm.size == 1)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
+@pytest.mark.parametrize("algorithm", ["direct", "ring", "halving", "gather", "server"])
+@pytest.mark.parametrize("codec", ["natural", "natural:correlated=true", "natural-dithering:bits=3", "sign"])
+def test_threads_give_a_list_the_same_bits(monkeypatch, codec, algorithm, dtype):
+    """One thread calls kernels for all arrays in a row, several do so array by array."""
+    comm = mpicomp.Comm(WORLD, codec, algorithm=algorithm)
+    results = []
+    for threads in ("1", "2"):
+        monkeypatch.setenv("MPICOMP_NUM_THREADS", threads)
+        results.append(given(comm.rank, dtype=dtype))
+        comm.Allreduce(MPI.IN_PLACE, results[-1], seed=5)
+    assert all((bits(a) == bits(b)).all() for a, b in zip(*results))
+
+
 @pytest.mark.parametrize("codec", ["natural", "topk:ratio=0.1", "lowrank:rank=2"])
 def test_lists_without_waiting_and_again_and_again_are_as_those_with_waiting(codec):
     comm = mpicomp.Comm(WORLD, codec, algorithm="auto" if codec == "lowrank:rank=2" else "direct")
