@@ -72,8 +72,9 @@ class Plan:
             return round(2 * (self.p - 1) / max(self.p, 1) * self.raw_bytes)
         up, down = self.settings.codec, self.settings.down
         if isinstance(up, LowRank):
-            numbers = sum(map(up.numbers, self.shapes))
-            return round(2 * (self.p - 1) / self.p * numbers * KINDS[self.kind].accumulator.itemsize)
+            sides = zip(*map(up.sides, self.shapes))
+            each = [sum(side) * KINDS[self.kind].accumulator.itemsize for side in sides]
+            return round(sum(facts.sent(facts.exact(self.p, nbytes), self.p, nbytes, nbytes) for nbytes in each))
         name, p = self._senders()
         if name == "hierarchical" and p == 1:  # nothing leaves the node
             return round(2 * (self.p - 1) / self.p * self.raw_bytes)

@@ -135,13 +135,15 @@ def allreduce(
 def lowrank(
     shape: tuple[int, ...], p: int, spec: Any, network: Network, costs: Costs, seconds: float, most: int = MOST
 ) -> Prediction:
-    """Two exact sums by direct exchange, one for each side's factors, and `seconds` of arithmetic; costs are those of raw."""
+    """Two exact sums, one for each side's factors, and `seconds` of arithmetic; costs are those of raw."""
     each = codec(spec)
     matrix = each.matrix(shape) if isinstance(each, LowRank) else None
     if matrix is None or not isinstance(each, LowRank):
         raise CodecError(f"{spec} sends arrays of shape {shape} whole")
-    sides = [allreduce(each.rank * side, p, "raw", "direct", network, costs, most=most) for side in matrix]
-    both = zip(*sides)
+    item = KINDS[KIND].accumulator.itemsize
+    both = zip(
+        *(allreduce(n, p, "raw", facts.exact(p, n * item), network, costs, most=most) for n in each.sides(shape))
+    )
     return Prediction(sum(next(both)) + seconds, sum(next(both)), all(next(both)))
 
 

@@ -200,11 +200,18 @@ def test_a_state_can_be_saved_restored_and_reset(feedback):
         fresh[0].load_state_dict(memories([product(30, 60, 2)])[0].state_dict())
 
 
-def test_each_rank_sends_the_factors_alone():
-    xs = [product(300, 400, 2, seed) for seed in range(4)]
+@pytest.mark.parametrize(
+    "rows, cols, numbers",
+    [
+        pytest.param(300, 400, 3 * (300 + 400), id="short ones to all others"),
+        pytest.param(60, 30_000, 3 * 60 + 1.5 * 30_000, id="long ones in chunks"),
+    ],
+)
+def test_each_rank_sends_the_factors_alone(rows, cols, numbers):
+    xs = [product(rows, cols, 2, seed) for seed in range(4)]
     result = simulation.allreduce(xs, codec="lowrank:rank=2", algorithm="auto")
     plan = planning.choose(settings.make("lowrank:rank=2"), xs[0].size, "f32", 4, None, (xs[0].shape,))
-    assert plan.algorithm == "lowrank" and plan.wire_bytes == 1.5 * (300 + 400) * 2 * 4
+    assert plan.algorithm == "lowrank" and plan.wire_bytes == numbers * 2 * 4
     assert sum(result.bytes_sent) / 4 == plan.wire_bytes
     assert "lowrank" in str(plan)
 

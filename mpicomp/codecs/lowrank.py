@@ -51,10 +51,10 @@ class LowRank(Codec, name="lowrank"):
         rows, cols = (shape[0], int(np.prod(shape[1:]))) if len(shape) > 1 else (0, 0)
         return Matrix(rows, cols) if (rows + cols) * self.rank * 2 < rows * cols else None
 
-    def numbers(self, shape: Sequence[int]) -> int:
-        """How many numbers an array of that shape becomes."""
+    def sides(self, shape: Sequence[int]) -> tuple[int, int]:
+        """How many numbers an array of that shape becomes on each side: those of a factor, or all on the first."""
         matrix = self.matrix(shape)
-        return int(np.prod(shape)) if matrix is None else (matrix.rows + matrix.cols) * self.rank
+        return (int(np.prod(shape)), 0) if matrix is None else (matrix.rows * self.rank, matrix.cols * self.rank)
 
     def wire_size(self, n: Union[int, Sequence[int]], dtype: Any = np.float32) -> int:
         """The number of bytes of an array of that shape; a number stands for a vector."""
@@ -64,7 +64,7 @@ class LowRank(Codec, name="lowrank"):
         shape = tuple(whole("n", each, least=0) for each in given) + (2,) * (unit - 1)
         if self.matrix(shape) is None:
             return Raw().size(int(np.prod(shape)), kind)
-        return self.numbers(shape) * KINDS[kind].accumulator.itemsize
+        return sum(self.sides(shape)) * KINDS[kind].accumulator.itemsize
 
     def encode(self, x: Any, seed: int = 0) -> Any:
         flat = self._flatten(x, "x")
@@ -87,7 +87,7 @@ class LowRank(Codec, name="lowrank"):
         if matrix is None:
             return Raw().decode(wire, out=result)
         wire = arrays.beside(arrays.as_wire(wire), flat.data)
-        factors = arrays.empty(self.numbers(flat.shape), KINDS[flat.kind].accumulator, like=flat.data)
+        factors = arrays.empty(sum(self.sides(flat.shape)), KINDS[flat.kind].accumulator, like=flat.data)
         if wire.size != factors.nbytes:
             raise WireError(f"wire has {wire.size} bytes; {self} writes {factors.nbytes} for shape {flat.shape}")
         factors.view(np.uint8)[:] = wire

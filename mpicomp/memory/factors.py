@@ -26,8 +26,7 @@ class Item:
 
     def __init__(self, flat: Flat, codec: LowRank, feedback: bool):
         self.matrix: Optional[Matrix] = codec.matrix(flat.shape)
-        rows, cols = self.matrix or (0, 0)
-        self.sides = (codec.rank * rows, codec.rank * cols) if self.matrix else (flat.n, 0)
+        self.sides = codec.sides(flat.shape)
         self.right = zeros(self.sides[1], flat.kind, flat.data)
         self.residual = zeros(flat.n, flat.kind, flat.data) if feedback and self.matrix else None
         self.left: Any = None
