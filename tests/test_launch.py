@@ -9,9 +9,12 @@ import threading
 
 import numpy as np
 import pytest
-from common import use_level
+from common import DTYPES, bits, normal, use_level
 
-from mpicomp import launch
+import mpicomp
+from mpicomp import arrays, launch
+from mpicomp.codecs.base import Stream, Terms
+from mpicomp.codecs.blocked import Piece
 
 LARGE = 4 * launch.LEAST + 7
 
@@ -119,40 +122,33 @@ def test_a_wrong_array_is_refused_before_any_pointer_is_used(x):
         launch.kernel("natural_encode_f32")(x, 10, np.zeros(12, np.uint8), 1, 0, 0, 0)
 
 
-@pytest.fixture
-def encode():
-    """encode() writes a wire of one block, on a level that has C; the wire is zero before."""
-    if launch.describe().startswith("NumPy"):
-        pytest.skip("no C library")
-    x, wire = np.ones(64, np.float32), np.zeros(72, np.uint8)
-    return wire, lambda: launch.kernel("natural_encode_f32")(x, x.size, wire, 1, 0, 0, 0)
-
-
-def test_kernels_together_run_at_the_end(encode):
-    wire, run = encode
-    with launch.together():
-        run()
-        assert not wire.any()
-    assert wire.any()
-    wire[:] = 0
-    run()
-    assert wire.any()
-
-
-def test_kernels_together_do_not_run_after_an_error_and_later_ones_do(encode):
-    wire, run = encode
-    with pytest.raises(KeyError), launch.together():
-        run()
-        raise KeyError
-    assert not wire.any()
-    run()
-    assert wire.any()
-
-
-def test_kernels_together_in_one_thread_leave_those_of_others_alone(encode):
-    wire, run = encode
-    with launch.together():
-        other = threading.Thread(target=run)
-        other.start()
-        other.join()
-        assert wire.any()
+@pytest.mark.parametrize("kind", ["f32", "f64", "f16"])
+@pytest.mark.parametrize("spec", ["natural", "qsgd:bits=3,block=64", "sign:block=64"])
+def test_pieces_in_a_row_are_as_each_alone(compiled, spec, kind):
+    codec, settings = mpicomp.codec(spec), Stream(7, 0, 3)
+    xs = [arrays.flatten(normal(n, kind, n)) for n in (320, 1000)]
+    item = xs[0].data.itemsize
+    pieces, alone = [], []
+    for k, lo, hi, first in [(0, 64, 320, 64), (1, 0, 192, 320), (1, 192, 1000, 512)]:
+        pieces.append(Piece(k, lo * item, hi - lo, sum(wire.size for wire in alone), first))
+        alone.append(np.zeros(codec.size(hi - lo, kind), np.uint8))
+        codec.encode_into(xs[k][lo:hi], alone[-1], settings._replace(first=first))
+    where = [arrays.address(x.data) for x in xs]
+    wire, result = (np.zeros(sum(each.size for each in alone), np.uint8) for _ in range(2))
+    assert codec.in_a_row(kind, wire)
+    codec.encode_pieces(pieces, kind, where, arrays.address(wire), settings)
+    assert (wire == np.concatenate(alone)).all()
+    came = [arrays.address(wire)] * 2
+    codec.reduce_pieces(pieces, kind, came, 1, where, 0.5, arrays.address(result), settings)
+    for (k, at, n, begin, first), part in zip(pieces, alone):
+        own = xs[k][at // item : at // item + n]
+        reduced = np.zeros_like(part)
+        codec.reduce_into(Terms([part, part], 1, own, n, kind), 0.5, reduced, settings._replace(first=first))
+        assert (result[begin : begin + part.size] == reduced).all()
+    outs = [arrays.flatten(np.zeros_like(normal(x.n, kind))) for x in xs]
+    codec.decode_pieces(pieces, kind, arrays.address(wire), [arrays.address(out.data) for out in outs])
+    for (k, at, n, _, _), part in zip(pieces, alone):
+        out = np.empty(n, DTYPES[kind])
+        codec.decode_into(part, arrays.flatten(out))
+        assert (bits(out) == bits(outs[k].data[at // item : at // item + n])).all()
+    assert not bits(outs[0].data[:64]).any()
