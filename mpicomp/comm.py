@@ -7,7 +7,7 @@ from typing import Any, Callable, NoReturn, Optional
 import numpy as np
 from mpi4py import MPI
 
-from . import agreement, buffers, engine, planning, settings, shortcut
+from . import agreement, buffers, calibration, engine, planning, settings, shortcut
 from .arrays import settle
 from .codecs import Codec
 from .collectives import allreduce, base, many, untouched
@@ -221,7 +221,8 @@ class Comm(FamilyMixin, MPI.Intracomm):
         wanted, port = self._settings.override(codec, algorithm, None, segment), existing_port(self)
         table = port.tables.get((wanted.codec, wanted.down, flat.kind)) if port is not None else None
         near, nodes = (port.near, len(set(port.nodes))) if port is not None else (False, None)
-        return planning.choose(wanted, flat.n, flat.kind, self.size, table, flat.shapes, near, nodes)
+        plan = planning.choose(wanted, flat.n, flat.kind, self.size, table, flat.shapes, near, nodes)
+        return plan if port is None or not planning.has_ways(plan) else calibration.with_ways(port, plan)
 
     def _prepare(
         self, sendbuf: Any, recvbuf: Any, op: MPI.Op, *changes: Any, later: bool = False

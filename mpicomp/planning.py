@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any, Iterator, Optional
 
@@ -44,6 +45,7 @@ class Plan:
     shapes: tuple[tuple[int, ...], ...] = ()  # of the arrays, where they count
     depth: int = 4  # segments under way at a time
     nodes: Optional[int] = None  # on which the ranks are; None: not known, one rank on each
+    measured: tuple[str, ...] = ()  # the ways of lowrank's two sums; none: not measured
 
     def lanes(self, port: Any, job: Any, tag: int) -> Iterator[Iterator[Any]]:
         """The schedule of each segment, to be run by the engine; none where the plan is raw."""
@@ -52,7 +54,7 @@ class Plan:
         if self.algorithm in ("copy", "raw"):
             return
         if self.algorithm == "lowrank":
-            yield lowrank(port, job, tag)
+            yield lowrank(port, job, tag, self.ways)
             return
         grain = self.settings.grain
         name, options = parse(self.algorithm)
@@ -66,15 +68,24 @@ class Plan:
         return self.n * KINDS[self.kind].storage.itemsize
 
     @property
+    def sides(self) -> list[int]:
+        """Bytes of each of lowrank's two sums."""
+        sides = zip(*map(self.settings.codec.sides, self.shapes))  # type: ignore[attr-defined]
+        return [sum(numbers) * KINDS[self.kind].accumulator.itemsize for numbers in sides]
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """How lowrank's two sums travel."""
+        return self.measured or tuple(facts.exact(self.p, nbytes) for nbytes in self.sides)
+
+    @property
     def wire_bytes(self) -> int:
         """Bytes that the busiest rank sends (between nodes)."""
         if self.algorithm in ("copy", "raw"):
             return round(2 * (self.p - 1) / max(self.p, 1) * self.raw_bytes)
         up, down = self.settings.codec, self.settings.down
-        if isinstance(up, LowRank):
-            sides = zip(*map(up.sides, self.shapes))
-            each = [sum(side) * KINDS[self.kind].accumulator.itemsize for side in sides]
-            return round(sum(facts.sent(facts.exact(self.p, nbytes), self.p, nbytes, nbytes) for nbytes in each))
+        if self.algorithm == "lowrank":
+            return round(sum(facts.sent(way, self.p, each, each) for way, each in zip(self.ways, self.sides)))
         name, p = self._senders()
         if name == "hierarchical" and p == 1:  # nothing leaves the node
             return round(2 * (self.p - 1) / self.p * self.raw_bytes)
@@ -202,6 +213,11 @@ def has_choice(settings: Settings, nbytes: int, kind: str, p: int) -> bool:
         return False
     plan = choose(settings, nbytes // KINDS[kind].storage.itemsize, kind, p, Table("", {"raw": [(1, 1.0)]}))
     return plan.why.startswith("it is the fastest")
+
+
+def has_ways(plan: Plan) -> bool:
+    """Whether it is to be measured how lowrank's sums travel: on two ranks gathering sends no more, and takes a step less."""
+    return plan.algorithm == "lowrank" and plan.p > 2 and os.environ.get("MPICOMP_CALIBRATE", "1") != "0"
 
 
 def _carried(settings: Settings, kind: str) -> Settings:

@@ -7,6 +7,7 @@ import pytest
 from mpi4py import MPI
 
 import mpicomp
+from mpicomp import calibration
 
 
 @pytest.fixture
@@ -36,6 +37,30 @@ def test_an_allreduce_of_a_matrix_is_exact_if_its_rank_is_low(comm):
     y = mpicomp.allreduce(matrix(comm.rank, 6, 1.0), op="mean", comm=comm)
     assert same_everywhere(comm, y) and (comm.size == 1 or np.linalg.matrix_rank(y, tol=1e-2) == 2)
     assert comm.plan(x).algorithm == ("lowrank" if comm.size > 1 else "copy")
+
+
+def test_ways_to_sum_factors_are_chosen_by_their_times_and_give_the_same_bits(monkeypatch):
+    results = []
+    for worth in (-1e9, 0.0, 1e9):  # of a step less, in seconds
+        comm = mpicomp.Comm(MPI.COMM_WORLD.Dup(), "lowrank:rank=2")
+        monkeypatch.setattr(calibration, "STEP", worth)
+        for shape in ((80, 120), (70, 5000)):
+            x = matrix(comm.rank, 6, 1.0, shape)
+            comm.Allreduce(MPI.IN_PLACE, x.copy(), seed=3)  # measures
+            comm.stats.reset()
+            comm.Allreduce(MPI.IN_PLACE, x, seed=3)
+            assert same_everywhere(comm, x)
+            results.append(x.tobytes())
+            plan = comm.plan(x)
+            assert len(set(comm.allgather(plan.ways))) == 1
+            if comm.size > 2:
+                assert worth == 0 or set(plan.ways) == {"gather" if worth > 0 else "direct"}
+            if comm.size > 1:
+                assert sum(comm.allgather(comm.stats.wire_bytes)) == pytest.approx(
+                    comm.size * plan.wire_bytes, rel=0.02
+                )
+        comm.Free()
+    assert results[:2] == results[2:4] == results[4:]
 
 
 def test_vectors_go_to_mpi_untouched(comm):
