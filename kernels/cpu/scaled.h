@@ -105,12 +105,14 @@ static const SUM *LOCAL(measure)(const LOCAL(terms_t) *t, const settings_t *set,
     return v;
 }
 
-/* Asks for values that blocks will read after this one, while it is coded: its own time is short for memory that is far. */
+/* Asks for values that blocks will read after this one, while it is coded: its own time is short for memory that is far. Those
+ * of the next one, or of more if blocks are short; what is much further is gone from the first cache before it is used. */
 MC_FN void LOCAL(next)(const LOCAL(terms_t) *t, settings_t set, mc_i64 at)
 {
+    const int far = 6144, block = (set.block < ROOM ? set.block : ROOM) * (int)sizeof(STORED);
     if (!t->own)
         return;
-    const char *x = (const char *)(t->own + at + (set.block < ROOM ? set.block : ROOM)) + 4096;
+    const char *x = (const char *)(t->own + at) + (block > far ? block : far);
     EACH(k, (int)sizeof(STORED)) __builtin_prefetch(x + 64 * k);
 }
 
