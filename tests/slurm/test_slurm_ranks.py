@@ -44,9 +44,19 @@ def test_a_launcher_that_leaves_nodes_out_stops_the_job(workplace, srun):
     assert "worked" not in job.output
 
 
+ENDS_WITH_7 = """
+import sys, time
+from mpi4py import MPI
+rank = MPI.COMM_WORLD.rank
+MPI.Finalize()
+time.sleep(rank)  # Open MPI's mpirun waits for ever, now and then, where the ranks of several nodes fail at the same moment
+sys.exit(7)
+"""
+
+
 def test_the_exit_code_of_the_program_is_that_of_the_job(workplace, launcher):
     workplace.write("job", SCRIPT)
-    workplace.write("program.py", "import sys; from mpi4py import MPI; MPI.COMM_WORLD.Barrier(); sys.exit(7)")
+    workplace.write("program.py", ENDS_WITH_7)
     job = workplace.submit("job", options=FOUR, LAUNCH=launcher)
     assert job.finish() == "FAILED"
     assert job["ExitCode"] == "7:0"
