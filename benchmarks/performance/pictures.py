@@ -40,7 +40,7 @@ def networks(results: Results, path: Path) -> None:
     axis.set_xscale("log")
     axis.axvline(1, color="lightgray", linewidth=1, zorder=0)
     axis.set_xlim(right=axis.get_xlim()[1] * 1.5)
-    ticks = [tick for tick in (0.5, 1, 2, 4, 8, 16, 32, 64, 128) if axis.get_xlim()[0] <= tick <= axis.get_xlim()[1]]
+    ticks = [tick for tick in (0.5, *(1 << k for k in range(10))) if axis.get_xlim()[0] <= tick <= axis.get_xlim()[1]]
     axis.set_xticks(ticks, [f"{tick:g}×" for tick in ticks])
     axis.minorticks_off()
     axis.set_xlabel("times as fast as MPI's own Allreduce (1×), log scale")
