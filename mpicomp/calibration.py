@@ -22,6 +22,7 @@ from .arrays import KINDS, Flat, beside, is_cupy
 from .codecs.base import as_kind
 from .codecs.raw import Raw
 from .job import Randomness, Reduction
+from .schedules import facts
 from .settings import Settings
 from .timing import Table
 
@@ -35,7 +36,7 @@ LARGE = (8 << 20, 16 << 20, 32 << 20)  # bytes that are measured in addition whe
 MEASURED = "measured on this communicator"
 # Exact sums of factors: gathering is tried up to so many bytes that a rank receives, and a step less is worth so many seconds
 # besides its own, since each waits for all ranks: 40 MB on 4 hosts that share 2 cores took 2 ms more with two steps more.
-GATHERED, STEP = 1 << 20, 5e-4
+TRIED, STEP = 1 << 20, 5e-4
 
 
 def table_for(port: Any, settings: Settings, x: Any, room: Any = None) -> Optional[Table]:
@@ -45,7 +46,9 @@ def table_for(port: Any, settings: Settings, x: Any, room: Any = None) -> Option
         return None
     key, sent = (settings.codec, settings.down, x.kind), port.stats.wire_bytes
     if key not in port.tables:
-        port.tables[key] = tuning.load(port, *key) or _measure(port, settings, x.kind)
+        port.tables[key] = tuning.load(port, *key) or (
+            measure(port, settings, x.kind, SIZES, REPEATS, BUDGET) if _wanted() else None
+        )
     if port.tables[key] is not None and x.nbytes >= LARGE[0] and isinstance(x, Flat):
         _extend(port.tables[key], port, settings, x, room)
     port.stats.wire_bytes = sent  # what was sent to measure is none of the caller's
@@ -67,10 +70,8 @@ def _extend(table: Table, port: Any, settings: Settings, x: Flat, room: Optional
         port.pool.clear()
 
 
-def _measure(port: Any, settings: Settings, kind: str) -> Optional[Table]:
-    if os.environ.get("MPICOMP_CALIBRATE", "1") == "0":
-        return None
-    return measure(port, settings, kind, SIZES, REPEATS, BUDGET)
+def _wanted() -> bool:
+    return os.environ.get("MPICOMP_CALIBRATE", "1") != "0"
 
 
 def measure(
@@ -106,7 +107,7 @@ def measure_ways(port: Any, plan: planning.Plan) -> None:
     """Find out how lowrank's two sums travel best, when the first of a magnitude comes. Collective."""
     sent = port.stats.wire_bytes
     for nbytes in plan.sides:
-        if _magnitude(nbytes) not in port.tables and (port.size - 1) * nbytes <= GATHERED:
+        if _wanted() and _magnitude(nbytes) not in port.tables and (port.size - 1) * nbytes <= TRIED:
             x = Flat(np.zeros(nbytes // 4, np.float32), "f32")
             exact = plan.settings.override(codec=Raw())
             took = race(port, {name: _once(port, exact, name, x, x) for name in ("direct", "gather")}, REPEATS)
@@ -116,7 +117,8 @@ def measure_ways(port: Any, plan: planning.Plan) -> None:
 
 def with_ways(port: Any, plan: planning.Plan) -> planning.Plan:
     """The plan, by what was found out."""
-    return replace(plan, measured=tuple(port.tables.get(_magnitude(nbytes), "direct") for nbytes in plan.sides))
+    found = (port.tables.get(_magnitude(nbytes)) or facts.exact(plan.p, nbytes) for nbytes in plan.sides)
+    return replace(plan, measured=tuple(found))
 
 
 def _magnitude(nbytes: int) -> Any:

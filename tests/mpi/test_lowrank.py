@@ -56,9 +56,7 @@ def test_ways_to_sum_factors_are_chosen_by_their_times_and_give_the_same_bits(mo
             if comm.size > 2:
                 assert worth == 0 or set(plan.ways) == {"gather" if worth > 0 else "direct"}
             if comm.size > 1:
-                assert sum(comm.allgather(comm.stats.wire_bytes)) == pytest.approx(
-                    comm.size * plan.wire_bytes, rel=0.02
-                )
+                assert abs(comm.allreduce(comm.stats.wire_bytes) - comm.size * plan.wire_bytes) <= comm.size  # rounded
         comm.Free()
     assert results[:2] == results[2:4] == results[4:]
 

@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_bits():
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
-@pytest.mark.parametrize("algorithm", ["direct", "ring", "halving", "gather", "server"])
+@pytest.mark.parametrize("algorithm", ["direct", "ring", "halving", "gather", "server", "hierarchical:nodes_of=2"])
 @pytest.mark.parametrize("codec", ["natural", "natural:correlated=true", "natural-dithering:bits=3", "sign"])
 def test_threads_give_a_list_the_same_bits(monkeypatch, codec, algorithm, dtype):
     """One thread calls kernels for all arrays in a row, several do so array by array."""
